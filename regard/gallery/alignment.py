@@ -75,7 +75,8 @@ def local_translator() -> regard.Translator:
         "tokens": {"kind": "space"},
         "model": {"name": "luong", "cell": "gru", "score": "additive", "weigh": "local-p", "window": 2,
                   "embed": 32, "dim": 64, "bidirectional": True, "dropout": 0.0},
-        "train": {"steps": STEPS, "eval_every": STEPS, "learning_rate": 8e-3, "schedule": "cosine", "warmup_steps": 50},
+        "train": {"steps": STEPS, "eval_every": STEPS, "learning_rate": 8e-3, "schedule": "cosine",
+                  "warmup_steps": 50},
     }  # fmt: skip
     with TemporaryDirectory() as folder:
         return regard.train(recipe, out=f"{folder}/run")

@@ -61,7 +61,7 @@ def three_vectors_each(text: str = "my dog is cute [SEP] he likes play ##ing") -
 
 def documents(count: int = 300) -> MaskedData:
     """A made-up text: documents of eight sentences, in rows of up to 64 tokens."""
-    words = "the a dog cat bird sees likes hears small old red house tree river near behind".split()
+    words = ["the", "a", "dog", "cat", "bird", "sees", "likes", "hears", "small", "old", "house", "tree", "near"]
     torch.manual_seed(0)
     texts = []
     for _ in range(count):

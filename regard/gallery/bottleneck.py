@@ -31,12 +31,12 @@ from regard.data.made.pairs import copy
 from regard.show import Curves, Table
 
 STEPS = 500
-LENGTHS = range(3, 13)
+LENGTHS, TESTED = range(3, 13), 500
 
 
 @cache
 def train(system: str) -> list[tuple[str, str]]:
-    """Train one of them, and let it copy 500 texts it has never seen: what it should have written, and what
+    """Train one of them, and let it copy texts it has never seen: what it should have written, and what
     it wrote."""
     own = {"score": "additive", "bidirectional": True} if system == "luong" else {}
     recipe = {
@@ -53,7 +53,7 @@ def train(system: str) -> list[tuple[str, str]]:
     }
     with TemporaryDirectory() as folder:
         run = regard.train(recipe, out=f"{folder}/run")
-    texts = [text for text, _ in copy("test", 500)]
+    texts = [text for text, _ in copy("test", TESTED)]
     return list(zip(texts, [answer.text for answer in run.translate(texts)], strict=True))
 
 
@@ -115,7 +115,8 @@ def time_by_length() -> Curves:
     its work grows with the square of the length."""
     lengths, dim = [64, 128, 256, 512, 1024], 64
     layers = {"GRU": nn.GRU(dim, dim, batch_first=True), "self-attention": MultiHead(dim, 4)}
-    return Curves({name: (lengths, [milliseconds(layer, n, dim) for n in lengths]) for name, layer in layers.items()},
+    lines = {name: (lengths, [milliseconds(layer, n, dim) for n in lengths]) for name, layer in layers.items()}
+    return Curves(lines,
                   "Forward and backward", "tokens", "milliseconds", from_zero=True)  # fmt: skip
 
 

@@ -46,15 +46,22 @@ def soft_and_hard(number: int = 10) -> Looks:
 def graded(number: int = 10) -> Sheet:
     """How good is a caption? People grade it right, with minor errors, related, or unrelated. CIDEr counts
     which words and phrases it shares with captions that people wrote, and the rare ones count most. Four
-    captions of one scene: the model's own, the same with another colour, that of another scene, and one about
-    something else. Look at the score below each: it falls in this order."""
+    captions of one scene: the model's own, the same with another colour, that of another scene with the same
+    shape, and one about something else. Look at the score below each: it falls in this order."""
     made = scenes("test", 30)
     image, wanted = made.images.read(number), made.captions[number]
     own = regard.load("scenes").caption(image).text
     colour = next(word for word in own.split() if word in COLOURS)
     other = next(name for name in COLOURS if name not in own)
-    answers = [own, own.replace(colour, other, 1), made.captions[number - 1][0], "two dogs in the snow"]
+    elsewhere = [each[0] for each in made.captions if each != wanted]
+    related = next((text for text in elsewhere if own.split()[2] in text.split()), elsewhere[0])
+    answers = [own, own.replace(colour, other, 1), related, "two dogs in the snow"]
     # What is rare is counted over all scenes.
     _, scores = cider([*answers, *(each[0] for each in made.captions)], [wanted] * 4 + list(made.captions))
     grades = ("right", "minor errors", "related", "unrelated")
-    return Sheet([Entry(image, text, list(wanted), score, grade) for text, score, grade in zip(answers, scores, grades, strict=False)])
+    return Sheet(
+        [
+            Entry(image, text, list(wanted), score, grade)
+            for text, score, grade in zip(answers, scores, grades, strict=False)
+        ]
+    )

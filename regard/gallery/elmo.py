@@ -26,7 +26,11 @@ import regard
 from regard.show import Table
 
 MONEY = ["people ask the bank for money", "she asked the bank for a loan", "he owes the bank some money"]
-RIVER = ["boats lie at the bank of the river", "trees grow on the bank of a stream", "we sat on the bank by the river"]
+RIVER = [
+    "boats lie at the bank of the river",
+    "trees grow on the bank of a stream",
+    "we sat on the bank by the river",
+]
 STEPS = 300
 FOLDER = TemporaryDirectory()  # for the trained models
 
@@ -40,7 +44,14 @@ def language_model() -> regard.Reader:
     recipe = {
         "data": {"train": "", "documents": "line", "batch_tokens": 512},
         "tokens": {"kind": "word", "size": 100},
-        "model": {"name": "elmo", "widths": [1, 2, 3], "filters": [8, 8, 16], "dim": 32, "cell": 64, "dropout": 0.0},
+        "model": {
+            "name": "elmo",
+            "widths": [1, 2, 3],
+            "filters": [8, 8, 16],
+            "dim": 32,
+            "cell": 64,
+            "dropout": 0.0,
+        },
         "train": {"steps": STEPS, "eval_every": STEPS, "learning_rate": 1e-2, "schedule": "cosine"},
     }
     out = f"{FOLDER.name}/language"
@@ -78,7 +89,8 @@ def classifier(labels: str) -> regard.TextReader:
     recipe = {
         "data": {"train": "", "batch_tokens": 512},
         "tokens": {"kind": "word", "size": 100},
-        "model": {"name": "elmo", "head": "classify", "widths": [1, 2, 3], "filters": [8, 8, 16], "dim": 32, "cell": 64,
+        "model": {"name": "elmo", "head": "classify", "widths": [1, 2, 3], "filters": [8, 8, 16], "dim": 32,
+                  "cell": 64,
                   "word_dim": 0, "reader": 8, "dropout": 0.0},
         "train": {"steps": STEPS, "eval_every": STEPS, "learning_rate": 2e-2},
     }  # fmt: skip

@@ -16,6 +16,8 @@ In the package: The system `senet`; `run.recognise(image).gates()` and `run.clas
 
 from __future__ import annotations
 
+from functools import cache
+
 import regard
 from regard.data.made.shapes import shapes
 from regard.show import Gates, Table
@@ -30,6 +32,7 @@ def one_picture(number: int = 5) -> Gates:
     return regard.load("shapes-senet").recognise(image).gates()
 
 
+@cache
 def by_class() -> Gates:
     """The mean gates of all pictures of a class: a line for each class. In the early blocks the lines lie on
     each other, as every picture has edges. In the last block they part: each class opens channels of its

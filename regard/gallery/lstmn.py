@@ -29,7 +29,12 @@ from regard.show import Heads, Map, Table
 
 SENTENCE = "The FBI is chasing a criminal on the run ."
 WHO = ["The FBI is", "The police are", "A dog is", "My neighbours are", "The child is", "Two dogs are"]
-WHAT = ["chasing a criminal on the run", "chasing a cat in the park", "looking for a criminal in the park", "looking for a cat on the roof"]
+WHAT = [
+    "chasing a criminal on the run",
+    "chasing a cat in the park",
+    "looking for a criminal in the park",
+    "looking for a cat on the roof",
+]
 STEPS = 150
 
 

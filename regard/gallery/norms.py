@@ -53,7 +53,9 @@ def batch_norm() -> Table:
     it out of the batch, and all other numbers change."""
     made = nn.BatchNorm1d(4)(BATCH).detach()
     shown = torch.cat([made, made.mean(0, keepdim=True), made.std(0, correction=0, keepdim=True)])
-    return Table.of(shown.round(decimals=4), [*ITEMS, "mean of the column", "spread of the column"], FEATURES, digits=2)
+    return Table.of(
+        shown.round(decimals=4), [*ITEMS, "mean of the column", "spread of the column"], FEATURES, digits=2
+    )
 
 
 def stacked(x: torch.Tensor, residual: bool, norm: str) -> list[torch.Tensor]:

@@ -66,7 +66,7 @@ def from_one_position_to_another(shift: int = 5) -> Table:
     for pair, angle in enumerate(angles):
         rotation = torch.tensor([[angle.cos(), angle.sin()], [-angle.sin(), angle.cos()]])
         turn[2 * pair : 2 * pair + 2, 2 * pair : 2 * pair + 2] = rotation
-    made, rows = sinusoids(torch.arange(100), 4), {}
+    made, rows = sinusoids(torch.arange(100), 4), dict[str, torch.Tensor]()
     for p in (0, 3, 40):
         rows |= {f"M PE({p})": turn @ made[p], f"PE({p} + {shift})": made[p + shift]}
     return Table.of(torch.stack(list(rows.values())), list(rows), ["0", "1", "2", "3"])

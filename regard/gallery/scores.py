@@ -93,7 +93,7 @@ def largest_weight_by_dimension() -> Curves:
             line.append(look(query, keys, score=name).weights.amax(-1).mean().item())
     series = {"undivided": lines["dot"], "divided by sqrt(d)": lines["scaled_dot"]}
     places = list(range(len(dims)))
-    ticks = {at: str(dim) for at, dim in enumerate(dims)}
+    ticks = {float(at): str(dim) for at, dim in enumerate(dims)}
     return Curves(
         {name: (places, line) for name, line in series.items()}, "Largest weight", "d", "weight", ticks=ticks
     )

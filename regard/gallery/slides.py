@@ -41,13 +41,16 @@ def the_exponent_of_odd_dimensions() -> Table:
 
 def the_axis_of_the_softmax() -> Table:
     """The claim: a picture whose *columns* sum to 1. The softmax goes over the keys, for each query, so that
-    the weights of one look sum to 1. Along the other axis a query may read three times as much as another,
+    the weights of one look sum to 1. Along the other axis a query may read half as much again as its share,
     and what it reads depends on who else asks."""
     torch.manual_seed(0)
     q, k = torch.randn(4, 8), torch.randn(6, 8)
     scores = q @ k.T / 8**0.5
     rows = [
-        {"softmax over": name, **{f"sum of query {at}": total for at, total in enumerate(scores.softmax(axis).sum(1).tolist())}}
+        {
+            "softmax over": name,
+            **{f"sum of query {at}": total for at, total in enumerate(scores.softmax(axis).sum(1).tolist())},
+        }
         for name, axis in (("keys", 1), ("queries", 0))
     ]
     return Table(rows)
@@ -62,7 +65,9 @@ def the_root_of_what() -> Table:
     for n in (4, 64, 1024):
         products = torch.randn(n, 64) @ torch.randn(n, 64).T
         row = {"words": n, "spread, undivided": products.std().item()}
-        rows.append(row | {"by sqrt(d)": (products / 64**0.5).std().item(), "by sqrt(n)": (products / n**0.5).std().item()})
+        rows.append(
+            row | {"by sqrt(d)": (products / 64**0.5).std().item(), "by sqrt(n)": (products / n**0.5).std().item()}
+        )
     return Table(rows, digits=2)
 
 
@@ -86,11 +91,12 @@ def invariant_or_equivariant() -> Table:
     torch.manual_seed(0)
     x, order = torch.randn(1, 6, 8), torch.tensor([3, 0, 5, 1, 4, 2])
     before, after = attention(x, x), attention(x[:, order], x[:, order])
-    return Table([
-        {"compared": "output, shuffled and not", "largest difference": (before - after).abs().max().item()},
-        {"compared": "shuffled output, and output of the shuffled", "largest difference": (before[:, order] - after).abs().max().item()},
-        {"compared": "means of both outputs", "largest difference": (before.mean(1) - after.mean(1)).abs().max().item()},
-    ])  # fmt: skip
+    compared = {
+        "output, shuffled and not": before - after,
+        "shuffled output, output of the shuffled": before[:, order] - after,
+        "means of both outputs": before.mean(1) - after.mean(1),
+    }
+    return Table([{"compared": name, "largest difference": x.abs().max().item()} for name, x in compared.items()])
 
 
 def the_additive_score_without_v() -> Table:
@@ -109,7 +115,12 @@ def between_0_and_1() -> Table:
     torch.manual_seed(0)
     made = nn.LayerNorm(512)(10 * torch.rand(100, 512) ** 2)
     inside = ((made >= 0) & (made <= 1)).float().mean().item()
-    row = {"smallest": made.min().item(), "largest": made.max().item(), "mean": abs(made.mean().item()), "spread": made.std().item()}
+    row = {
+        "smallest": made.min().item(),
+        "largest": made.max().item(),
+        "mean": abs(made.mean().item()),
+        "spread": made.std().item(),
+    }
     return Table([row | {"share between 0 and 1": inside}], digits=2)
 
 
@@ -121,7 +132,9 @@ def a_captioner_looks_at_an_image() -> Table:
     words, *grid = seen.weights.shape
     x = torch.randn(1, 6, 8)
     rows = [("self-attention, six words", "6 words", "6 words", str(tuple(look(x, x).weights[0].shape)))]
-    rows += [("the captioner", f"{words} words", f"{grid[0]} x {grid[1]} places", f"({words}, {grid[0] * grid[1]})")]
+    rows += [
+        ("the captioner", f"{words} words", f"{grid[0]} x {grid[1]} places", f"({words}, {grid[0] * grid[1]})")
+    ]
     return Table([{"": name, "queries": q, "memory": m, "table": shape} for name, q, m, shape in rows])
 
 
@@ -145,9 +158,11 @@ def soft_gates() -> Table:
     """The claim: squeeze and excitation chooses channels by a *boolean map*. Its gates are the output of a
     sigmoid, and most are neither 0 nor 1: channels are weighted, not chosen. Counted over the gates that
     thirty pictures open."""
-    run = regard.load("shapes-senet")
-    made = shapes("test", 30)
-    gates = torch.cat([torch.as_tensor(v).flatten() for n in range(30) for v in run.recognise(made.read(n)).gates().panels.values()])
+    run, made = regard.load("shapes-senet"), shapes("test", 30)
+    answers = run.recognise([made.read(number) for number in range(30)])
+    gates = torch.cat(
+        [torch.as_tensor(part).flatten() for answer in answers for part in answer.gates().panels.values()]
+    )
     between = ((gates > 0.05) & (gates < 0.95)).float().mean().item()
     return Table([{"gates": len(gates), "below 0.05": (gates <= 0.05).float().mean().item(),
                    "between": between, "above 0.95": (gates >= 0.95).float().mean().item()}])  # fmt: skip
@@ -155,8 +170,10 @@ def soft_gates() -> Table:
 
 def cut_off_or_rounded() -> Table:
     """The claim: $PE(1) = (0.8414, 0.5403, 0.8218, \\ldots)$ for $d = 512$. The digits were cut off and not
-    rounded; the fifth digits are 7 and 6, so the last shown one goes up."""
+    rounded: the fifth digit is 7 in the first number and 5 in the third, so the fourth goes up."""
     values = sinusoids(torch.tensor([1]), 512, torch.float64)[0, :4]
     rows = {"value": [f"{x:.7f}" for x in values], "rounded": [f"{x:.4f}" for x in values]}
     rows["cut off"] = [f"{int(x * 10000) / 10000:.4f}" for x in values]
-    return Table([{"": name, **{f"dimension {at}": text for at, text in enumerate(texts)}} for name, texts in rows.items()])
+    return Table(
+        [{"": name, **{f"dimension {at}": text for at, text in enumerate(texts)}} for name, texts in rows.items()]
+    )

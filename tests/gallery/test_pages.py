@@ -6,11 +6,11 @@ import ast
 import json
 import re
 import runpy
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from standalone import Checker, check_page
 
 from regard.errors import BadInput
 from regard.gallery import GALLERY
@@ -22,7 +22,6 @@ from regard.gallery.core.notebook import COLAB, notebook
 from regard.gallery.core.plain import plain_example
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
-VOID = {"meta", "br", "img", "path", "rect", "use", "circle", "image", "link", "input"}
 outputs_of = runpy.run_path(str(DOCS / "run_notebooks.py"))["outputs_of"]
 
 
@@ -43,48 +42,6 @@ def test_every_example_teaches(name: str) -> None:
         assert not step.name or len(step.text) > 20, f"{name}.{step.name} says nothing"
         assert len(step.code.splitlines()) <= 32, f"{name}.{step.name} does not fit a screen"
     assert not re.search(r"\b(issue|TODO)\b", page.html(example.text))
-
-
-class Checker(HTMLParser):
-    """Elements are closed in order, ids stand once, and nothing comes from elsewhere."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.ids: list[str] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        own = dict(attributes)
-        assert len(own) == len(attributes), f"<{tag}> has an attribute twice: {attributes}"
-        assert tag not in ("script", "iframe", "link", "object")
-        self.ids += [own["id"]] if own.get("id") else []  # type: ignore[list-item]
-        for attribute in ("href", "src", "xlink:href"):
-            address = own.get(attribute) or "#"
-            assert address.startswith(("#", "data:")) or address.endswith(".html"), address
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attributes)
-        if tag not in VOID:
-            self.open.pop()
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def check_page(text: str) -> Checker:
-    checker = Checker()
-    checker.feed(text)
-    assert not checker.open
-    assert len(set(checker.ids)) == len(checker.ids), sorted(checker.ids)
-    assert not re.search(r"url\((?!#|&quot;#|'#|\"#)", text)
-    return checker
 
 
 def test_a_page_stands_alone_and_shows_the_code_that_was_run() -> None:

@@ -20,6 +20,7 @@ from regard.gallery import GALLERY
 from regard.gallery.core.example import QUICK, Step, read_example
 from regard.gallery.core.making import make, run_step
 from regard.gallery.core.plain import plain_example, plain_result, plain_title
+from regard.learn.progress import silent
 
 SOON = 10.0  # seconds that a quick example may take to be answered at once
 WAITING = 8  # inputs of readers that wait; more are told to come back later
@@ -65,6 +66,7 @@ class Learn:
                 raise Closed
             self.doing[name] = step.heading
 
+        silent.set(True)  # no progress of trainings between the lines of the server
         return plain_example(make(name, told), live=True)
 
     async def step(self, request: Request) -> Response:

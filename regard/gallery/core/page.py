@@ -79,8 +79,8 @@ def _drawn(result: Result, name: str) -> str:
         return table_html(result)
     svg = result.svg()
     svg = svg[svg.index("<svg") :]
-    if isinstance(result, Plot):  # matplotlib numbers the parts of every plot alike
-        svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)  # an id stands once on a page
+    if isinstance(result, Plot):
         svg = svg.replace("<svg", f'<svg role="img" aria-label="{escape(result.title)}"', 1)
     return svg
 

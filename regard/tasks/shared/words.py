@@ -2,7 +2,8 @@
 
 Words are separated by spaces and punctuation: "isn't it (42)?" has the words isn't, it, (, 42, ) and ?. An
 apostrophe belongs to its word. Scripts without spaces, such as Chinese, are split as the tokenizer splits them.
-Special tokens and line breaks stand alone. Models of characters or whole words are shown as they are."""
+Special tokens and line breaks stand alone. Models of characters or whole words are shown as they are, but a space
+that is a token beside whole words belongs to the word after it."""
 
 from __future__ import annotations
 
