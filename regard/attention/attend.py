@@ -334,7 +334,7 @@ class Attend(nn.Module):
         if packing is not None:
             real = packing.mask.index_select(-1, index)
             weights = weights.masked_fill(~real.view(len(real), *[1] * (weights.dim() - 3), -1, 1), 0)
-        seen.keep(self, "weights", weights, self.calls_add)
+        seen.keep(self, "weights", weights, self.calls_add, own=True)
         self._keep_mask(seen, mask, part, memory, list(range(len(rows))))
 
     def _keep_mask(

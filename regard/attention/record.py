@@ -78,10 +78,11 @@ class Trace:
         self._queries[site, number] = first + count
         return [i for i in range(count) if self.rows is None or first + i in self.rows]
 
-    def keep(self, module: nn.Module, kind: str, tensor: Tensor, axis: int = -2) -> None:
-        """Add a copy of a tensor to what was recorded at a site; `axis`: see `record`."""
+    def keep(self, module: nn.Module, kind: str, tensor: Tensor, axis: int = -2, *, own: bool = False) -> None:
+        """Add a copy of a tensor to what was recorded at a site, or the tensor, if nobody else has it (`own`);
+        `axis`: see `record`."""
         key = self._names[id(module)], self._numbers.get(id(module), 0), kind
-        self._recorded.setdefault(key, []).append(tensor.detach().clone())
+        self._recorded.setdefault(key, []).append(tensor.detach() if own else tensor.detach().clone())
         self._axes[key] = axis
 
     def keep_weights(self, module: nn.Module, weights: Tensor, allowed: Tensor | None) -> None:

@@ -18,6 +18,7 @@ from regard.attention import GrowingMemory, Memory, MultiHead, Packing, Question
 from regard.attention.kernels.fused import HALF
 from regard.base.dropout import Dropout
 from regard.errors import BadInput
+from regard.layers.replay import must_not_sync
 
 NORMS = ("post", "pre")
 WORTH = 0.05  # with a smaller share of padding, packing costs more than it saves
@@ -216,9 +217,10 @@ def through(blocks: Iterable[nn.Module], x: Tensor, mask: Tensor | None = None) 
     """Run x (B, T, dim) through every block. A batch with enough padding is packed, and the states of padding come
     out as 0; otherwise padding is masked. The states of padding are meaningless either way."""
     packing = None
-    # A compiled graph needs static shapes. Counting the padding costs a GPU sync, so a batch that is not worth
-    # packing even if it were all padding is left as it is.
-    if mask is not None and not torch.compiler.is_compiling() and worth_packing(x, mask.numel()):
+    # A graph needs static shapes. Counting the padding costs a GPU sync, so a batch that is not worth packing even
+    # if it were all padding is left as it is.
+    static = torch.compiler.is_compiling() or must_not_sync()
+    if mask is not None and not static and worth_packing(x, mask.numel()):
         packing = Packing(mask)
         padding = mask.numel() - packing.size
         if padding < WORTH * mask.numel() or not worth_packing(x, padding):

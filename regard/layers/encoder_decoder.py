@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.attention import Attend, Look, build_score, build_weigh
 from regard.base.dropout import Dropout
 from regard.data.batches.batch import PairBatch
-from regard.layers.loss import Loss, Sampled, token_loss
+from regard.layers.loss import Loss, Sampled, shapes_stay, token_loss
 
 NO_LIMIT = 1 << 30
 
@@ -81,7 +81,7 @@ class TargetSide(nn.Module):
             mask,
             label_smoothing=label_smoothing,
             r_drop=r_drop,
-            fixed_shapes=self.fixed_shapes and states.device.type != "cpu",
+            fixed_shapes=shapes_stay() or (self.fixed_shapes and states.device.type != "cpu"),
         )
         return Loss(
             total, likelihoods.sum(1), mask.sum(), _sampled(looks, likelihoods, mask), self.penalty(looks, mask)

@@ -84,6 +84,11 @@ class BertConfig:
         return TASKS[self.head]
 
     @property
+    def can_capture(self) -> bool:
+        """Whether a step can be captured: its rows are packed, and predicted words picked out, by their lengths."""
+        return False
+
+    @property
     def classes(self) -> int:
         return max(len(self.labels), 1)
 

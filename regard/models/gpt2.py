@@ -22,7 +22,7 @@ from regard.base.dropout import Dropout
 from regard.base.fields import check, setting
 from regard.data.text.windows import TextBatch
 from regard.layers.block import ACTIVATIONS, Block, check_heads
-from regard.layers.fused_step import try_step
+from regard.layers.fused_step import try_embed, try_step
 from regard.layers.loss import Loss, next_token_loss
 from regard.layers.positions import Learned
 from regard.layers.replay import must_not_sync
@@ -175,13 +175,17 @@ class GPT2(nn.Module):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens (N,) -> logits (N, V) of the next ones"""
         pasts, place = state.rows
-        x = self.embed(tokens) + self.positions(place, most=pasts[0].newest)
+        most = pasts[0].newest
+        x, after = try_embed(tokens, place, self.embed, self.positions, most) or (
+            self.embed(tokens) + self.positions(place, most=most),
+            place + 1,
+        )
         logits = try_step(x, self.blocks, pasts, self.norm, self.out)
         if logits is not None:
             grown = [replace(past, written=True) for past in pasts]
-            return logits, State((), (tuple(grown), place + 1), state.width)
+            return logits, State((), (tuple(grown), after), state.width)
         x, grown = x[:, None], []
         for block, past in zip(self.blocks, pasts, strict=True):
             x, longer = block.step(x, past)
             grown.append(longer)
-        return self.out(self.norm(x)[:, 0]), State((), (tuple(grown), place + 1), state.width)
+        return self.out(self.norm(x)[:, 0]), State((), (tuple(grown), after), state.width)

@@ -86,7 +86,8 @@ class Learner(Module, Protocol):
 
 
 class Model(Learner, Protocol):
-    """An entry of MODELS."""
+    """An entry of MODELS. It may have `least_precision`, the lowest that its mathematics allows ("tf32",
+    "float32"), in which it is trained on a GPU; without it, that is bfloat16."""
 
     paper: str
     Config: Any  # the dataclass that `config` is an instance of

@@ -23,7 +23,7 @@ from regard.attention import GrowingMemory, Look, Memory
 from regard.base.fields import check, setting
 from regard.layers.block import ACTIVATIONS, NORMS, Block, check_heads
 from regard.layers.encoder_decoder import EncoderDecoder
-from regard.layers.fused_step import try_step
+from regard.layers.fused_step import try_embed, try_step
 from regard.layers.positions import POSITIONS, build_positions
 from regard.layers.state import State
 
@@ -171,16 +171,20 @@ class Transformer(EncoderDecoder):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens (N,) -> logits (N, V) of the next ones"""
         before, place = state.rows
-        x = self.embed(self.target_embed, tokens[:, None], place, before[0].newest)
-        logits = try_step(x[:, 0], self.decoder, before, self.decoder_norm, self.out, state.memory)
+        most = before[0].newest
+        x, after = try_embed(tokens, place, self.target_embed, self.positions, most, self.scale) or (
+            self.embed(self.target_embed, tokens[:, None], place, most)[:, 0],
+            place + 1,
+        )
+        logits = try_step(x, self.decoder, before, self.decoder_norm, self.out, state.memory)
         if logits is not None:
             written = tuple(replace(past, written=True) for past in before)
-            return logits, State(state.memory, (written, place + 1), state.width)
-        pasts = []
+            return logits, State(state.memory, (written, after), state.width)
+        x, pasts = x[:, None], []
         for block, memory, past in zip(self.decoder, state.memory, before, strict=True):
             x, grown = block.step(x, past, source=memory)
             pasts.append(grown)
-        return self.out(self.normed(x)[:, 0]), State(state.memory, (tuple(pasts), place + 1), state.width)
+        return self.out(self.normed(x)[:, 0]), State(state.memory, (tuple(pasts), after), state.width)
 
 
 def _keep_last_row_0(weight: Tensor) -> None:

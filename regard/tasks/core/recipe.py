@@ -266,7 +266,7 @@ def _check_training(training: Training, task: AnyTask, model: str, config: Model
             f"{AUTO} is {logged(task.chosen_by[0])}"
         )
     for name, off in NOT_FOR_ALL.items():
-        if getattr(training, name) != off and name not in task.desk.trained_with(config):
+        if getattr(training, name) not in (off, AUTO) and name not in task.desk.trained_with(config):
             raise RecipeError(
                 f"[train]: {name} is not for a {model} that is made to {task.verb}; "
                 f"leave it out, or set train.{name}={str(off).lower()}"

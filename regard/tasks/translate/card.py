@@ -69,5 +69,5 @@ translate_card = Card[Any](
     plotted="BLEU by source length",
     columns=(("source", "target"),),
     sections=("tokens", "decode"),
-    trains_with=frozenset({"label_smoothing", "r_drop", "reinforce_reward", "reinforce_baseline"}),
+    trains_with=frozenset({"label_smoothing", "r_drop", "capture", "reinforce_reward", "reinforce_baseline"}),
 )

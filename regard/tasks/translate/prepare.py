@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +18,13 @@ from regard.base.fields import file_names
 from regard.data.artifacts import Artifacts
 from regard.data.batches.batch import Filter, PairData, Rows
 from regard.data.batches.blocks import BlockData, gather
+from regard.data.batches.few_shapes import FewShapes
 from regard.data.shards.reading import ShardRows, taken
 from regard.data.shards.sharded_data import ShardedRows
 from regard.data.text.tokenizer import Tokenizer
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, DataError, RecipeError
+from regard.learn.auto import captures
 from regard.learn.progress import counted, say
 from regard.metrics.bleu import MEASURES, tells
 from regard.models.protocols import Model
@@ -77,7 +80,10 @@ def prepare(
     decode = Decoding(max_length=job.decode.max_length)  # validated greedily, which takes the least time
     translator = Translator(model, artifacts.text, decode, source_tokenizer=artifacts.source_tokenizer)
     examples = valid_examples(job.data, translator)
+    data: Any
     data, valid = build_data(job, translator, examples, out)
+    if captures(job.train):
+        data = FewShapes(data, job.data.batch_tokens, translator.tokenizer.special)
     test = TestPairs(valid, examples[: job.data.eval_pairs])
     if not test.tells(job.train.best_by):
         raise RecipeError(

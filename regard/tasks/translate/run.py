@@ -231,7 +231,7 @@ class Translator(WritingRun):
 
     def _search(self, sources: list[list[int]], decode: Decoding) -> list[list[Hypothesis]]:
         source, mask = self.collate(sources)
-        target = self._target(torch.tensor([self._limit(ids, decode) for ids in sources], device=source.device))
+        target = self._target(torch.tensor([self._limit(ids, decode) for ids in sources]))
         if not (decode.coverage and decode.is_beam):
             return search(self.model, source, mask, decode, target)
         all_beams = replace(decode, n_best=decode.beam)  # the coverage penalty needs answers to choose from
