@@ -24,8 +24,8 @@ class PromptedData(RowNumbers):
     def __init__(
         self, pairs: Sequence[Pair], *, batch_tokens: int, seed: int, end: int, few_shapes: int = 0
     ) -> None:
-        """`few_shapes`: with more padding, up to so many input tokens, and empty rows, so that each shape comes often
-        enough to be captured; 0: as they are."""
+        """`few_shapes`: with more padding, up to so many input tokens, and empty rows, so that each shape comes
+        often enough to be captured; 0: as they are."""
         if not pairs:
             raise DataError("there must be at least one pair of prompt and response, got none")
         check_batching(batch_tokens=batch_tokens, seed=seed)
