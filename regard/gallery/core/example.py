@@ -73,7 +73,8 @@ class Step:
     @property
     def heading(self) -> str:
         """by_number -> By number"""
-        return self.name.replace("_", " ").capitalize()
+        words = self.name.replace("_", " ")
+        return words[:1].upper() + words[1:]
 
 
 @dataclass(frozen=True)
