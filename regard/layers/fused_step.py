@@ -108,6 +108,8 @@ def misfit(blocks: Sequence[Any], x: Tensor, pasts: Sequence[Any], sources: Sequ
 def _block_misfit(block: Any, past: BufferedMemory) -> str:
     if type(block) is not Block:
         return f"{type(block).__name__} is not a Block"
+    if block.feed is None or not block.residual or type(block.attend_norm) is not nn.LayerNorm:
+        return "a block has no feed-forward layer, residual connections or layer norms"
     attend, feed = block.attend, block.feed
     dim, ff = attend.query.in_features, feed.inner.out_features
     linear = [part for part in block.modules() if not part._modules and getattr(part, "weight", None) is not None]
@@ -129,7 +131,8 @@ def _block_misfit(block: Any, past: BufferedMemory) -> str:
 
 
 def _is_usual(attend: Any) -> bool:
-    return type(attend) is MultiHead and type(attend.score) is ScaledDot and attend.weigh.fused
+    square = attend.query.in_features == attend.query.out_features
+    return type(attend) is MultiHead and type(attend.score) is ScaledDot and attend.weigh.fused and square
 
 
 def _source_misfit(cross: MultiHead | None, source: Memory, x: Tensor) -> str:

@@ -57,6 +57,8 @@ class HostSyncs(TorchDispatchMode):
             return len(kinds) > 1
         if name in BY_MASK:
             places = [x for x in args[1] if x is not None]
+            if name != "index" and args[2].numel() == 1:  # torch fills what a mask selects with one number
+                return False
             return ours and any(x.dtype == torch.bool for x in places)
         if name == "repeat_interleave":
             return ours and kwargs.get("output_size") is None
@@ -77,7 +79,7 @@ def noting_syncs(*, compiled: bool) -> Iterator[list[str]]:
     compiled graph cannot be seen one by one; only what waits for the GPU is."""
     found: list[str] = []
     mode = None if compiled else HostSyncs()
-    with warnings.catch_warnings(record=True) as told, _sync_debug("warn"):
+    with _sync_debug("warn"), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         if mode is None:
             yield found

@@ -41,6 +41,8 @@ class Captured(Replay):
         """`change` does one training step; it must be the same function each time. `again` sets the seed of this
         step once more."""
         (batch,) = batches
+        if not self.refused and not isinstance(batch, Batch):
+            self.refuse(f"batches of {type(batch).__name__} have no shape to go by")
         if self.refused:
             return change([batch])
         try:

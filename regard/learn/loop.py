@@ -267,7 +267,7 @@ class Stepper:
     def _seeded(self, step: int, batches: Iterable[Batch]) -> Iterator[Batch]:
         for micro, batch in enumerate(batches):
             ready = self.team.begin(batch, noise(self.settings.seed, step, micro), self.device)
-            if self.repays is not None:
+            if self.repays is not None and isinstance(ready, Batch):
                 self.repays.shapes.add(shape_of(ready))
             yield ready
 

@@ -10,14 +10,19 @@ distribution (std 0.02) truncated at two standard deviations. Sizes: base and la
 ones are from Turc et al. 2019 (Well-read students learn better). Positions count padding too. Left out: the heads
 for question answering and token classification.
 
-Not in the paper, and off by default: with `bigrams` a classifier adds the logits of a linear classifier of tokens
-and bigrams (`layers.bigrams`), [CLS] and [SEP] included; the attention says nothing about that part. A run is a
-Hugging Face folder, unless it has that part."""
+Not in the paper, and off by default: with `bigrams` a linear classifier of tokens and bigrams (`layers.bigrams`),
+[CLS] and [SEP] included, stands beside a classifier, for a few thousand texts and random weights. Each of the two
+learns by a loss of its own, as BERT alone would soon fit such texts and leave the other nothing to learn; then both
+are asked:
+
+    p = softmax(0.3 (W_c tanh(W_p x_0) + b_c) + 2 linear part)       a product of both, each to a power
+
+The attention says nothing about the linear part. A run is a Hugging Face folder, unless it has that part."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -43,6 +48,8 @@ HEADS = {  # head -> its class in `transformers`
     "classify": "BertForSequenceClassification",
 }
 TASKS = {"none": "embed", "masked": "fill", "pretrain": "fill", "classify": "classify"}
+# Of the logits of BERT and of the linear part. On held-out texts BERT is much too sure, the linear part too little.
+SHARES = 0.3, 2.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,7 @@ class BertConfig:
     tied: bool = True  # one table for input and output
     dropout: float = setting(0.1, at_least=0, below=1)  # dropout of embeddings and of each sub-layer's output
     attention_dropout: float = setting(0.1, at_least=0, below=1)  # dropout of attention weights
-    # classifier: rows of hashed bigrams in a linear part whose logits are added; what attention shows is the other
+    # classifier: rows of hashed bigrams in a linear part beside it, with its own loss; attention shows the other
     bigrams: int = setting(0, at_least=1, or_zero="no such part", later=True)
 
     def __post_init__(self) -> None:
@@ -85,8 +92,8 @@ class BertConfig:
 
     @property
     def can_capture(self) -> bool:
-        """Whether a step can be captured: its rows are packed, and predicted words picked out, by their lengths."""
-        return False
+        """Whether a training step can be captured: predicted words are picked out, by how many there are."""
+        return self.head == "classify"
 
     @property
     def classes(self) -> int:
@@ -239,9 +246,16 @@ class Bert(nn.Module):
 
     def class_logits(self, batch: TextBatch) -> Tensor:
         """Texts or pairs of texts -> (B, classes)"""
+        return self._together(*self._class_parts(batch))
+
+    def _class_parts(self, batch: TextBatch) -> list[Tensor]:
+        """The logits of the pooled state, and behind them those of the linear part if there is one."""
         self._must_be("classifies", "classify")
         logits = self.classify(self.dropout(self.pooled(self.text_states(batch))))
-        return logits if self.bigrams is None else logits + self.bigrams(batch.tokens, batch.mask)
+        return [logits] if self.bigrams is None else [logits, self.bigrams(batch.tokens, batch.mask)]
+
+    def _together(self, logits: Tensor, linear: Tensor | None = None) -> Tensor:
+        return logits if linear is None else SHARES[0] * logits + SHARES[1] * linear
 
     def _predicted_states(self, states: Tensor) -> Tensor:
         self._must_be("predicts words", "masked", "pretrain")
@@ -257,8 +271,7 @@ class Bert(nn.Module):
     def loss(self, batch: MaskedBatch | LabelledBatch, *, label_smoothing: float = 0.0) -> Loss:
         """The loss of masked tokens and next sentences, or of classes."""
         if isinstance(batch, LabelledBatch):
-            assert batch.labels is not None
-            return label_loss(self.class_logits(batch), batch.labels, label_smoothing=label_smoothing)
+            return self._class_loss(batch, label_smoothing)
         states = self.states(batch.tokens, batch.segments, batch.mask)
         predicted = batch.predicted
         answers = self._predicted_states(states[predicted])[:, None]  # (n, 1, dim), predicted tokens only
@@ -280,6 +293,17 @@ class Bert(nn.Module):
         return Loss(
             total, likelihood, predicted.sum().clamp(min=1)
         )  # nothing is predicted where every token is unknown
+
+    def _class_loss(self, batch: LabelledBatch, label_smoothing: float) -> Loss:
+        """The mean of the losses of the parts, so that none is spared what another has learned."""
+        assert batch.labels is not None
+        parts = self._class_parts(batch)
+        given: dict[str, Any] = {"counted": batch.counted, "label_smoothing": label_smoothing}
+        losses = [label_loss(logits, batch.labels, **given) for logits in parts]
+        if len(parts) == 1:
+            return losses[0]
+        both = label_loss(self._together(*parts).detach(), batch.labels, counted=batch.counted)
+        return Loss(torch.stack([loss.total for loss in losses]).mean(), both.likelihood, both.tokens)
 
     def adopt(self, other: Bert) -> list[str]:
         """Copy the weights of another BERT; returns the names of those that stay new. A head for other classes is

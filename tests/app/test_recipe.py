@@ -103,6 +103,8 @@ def test_settings_that_count_layers_say_so(name: str) -> None:
 
 # Recipes for one's own data: what is said without them, and a name that does.
 NEEDS = {
+    "gpt2-pairs": ("set data.train to a file of text", "pairs.tsv"),
+    "-summaries": ("set either data.made to a generated set", "pairs.tsv"),
     "-pairs": ("set either data.made to a generated set", "pairs.tsv"),
     "-text": ("set data.train to a file of text", "text.txt"),
     "-labelled": ("data.train to a file of labelled texts", "texts.tsv"),
@@ -309,12 +311,12 @@ def test_r_drop_is_for_translators(name: str, model: str) -> None:
     assert read(name, ["train.r_drop=0"])[0].train.r_drop == 0
 
 
-@pytest.mark.parametrize(("name", "model"), [("wikitext2-bert", "bert"), ("sst2-bert", "bert")])
+@pytest.mark.parametrize(("name", "model"), [("wikitext2-bert", "bert"), ("sst2-elmo", "elmo")])
 def test_only_steps_on_batches_of_few_shapes_are_captured(name: str, model: str) -> None:
     task = read(name)[0].task
     said = f"[train]: capture is not for a {model} that is made to {task}; leave it out, or set train.capture=false"
     assert refused(name, "train.capture=true") == said
-    for other in ("shapes-vit", "shakespeare-gpt2", "imdb-han", "sst2-pooling", "transformer-dates"):
+    for other in ("shapes-vit", "shakespeare-gpt2", "imdb-han", "sst2-pooling", "transformer-dates", "sst2-bert"):
         assert read(other, ["train.capture=true"])[0].train.capture
 
 

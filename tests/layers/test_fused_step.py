@@ -225,7 +225,7 @@ def test_why_it_does_not_fit() -> None:
         pasts = memories((rows, 32, 2, 16, 9), torch.float32, 1)
         return fused_step.misfit([block], torch.zeros(rows, 32, dtype=dtype), pasts, sources)
 
-    def block(norm: str = "pre", causal: bool = True, **options: bool) -> Block:
+    def block(norm: str = "pre", causal: bool = True, **options: Any) -> Block:
         return Block(32, 2, 64, norm=norm, causal=causal, **options).eval()
 
     good = block()
@@ -242,6 +242,13 @@ def test_why_it_does_not_fit() -> None:
     two = Memory(torch.zeros(2, 2, 5, 16), torch.zeros(2, 2, 5, 16))
     assert "other rows" in reason(block(cross=True), 3, sources=[two])
     assert "causal" in reason(block(causal=False))
+    for changed in ({"norm": "none"}, {"norm": "batch"}, {"residual": False}):
+        assert "has no feed-forward layer, residual connections or layer norms" in reason(block(**changed))
+    assert "has no feed-forward layer" in reason(Block(32, 2, 0, causal=True).eval())
+    assert "another kind of attention" in reason(block(score="dot"))
+    other = block()
+    other.attend = MultiHead(32, 2, head_dim=8, causal=True).eval()
+    assert "another kind of attention" in reason(other)
     assert "CUDA" in fused_step.fits([good], torch.zeros(2, 32), memories((2, 32, 2, 16, 9), torch.float32, 1))
     with trace(good):
         assert "traced" in reason(good)

@@ -40,7 +40,7 @@ def test_on_a_cpu_it_is_what_it_was_before_there_was_auto() -> None:
     ("name", "precision", "captured"),
     [("gpt2", "bfloat16", True), ("bahdanau", "bfloat16", True), ("elmo", "bfloat16", False),
      ("ntm", "float32", True), ("snail", "tf32", True), ("snail_agent", "float32", True),
-     ("bert", "bfloat16", False)],
+     ("bert", "bfloat16", False)],  # it fills in words
 )  # fmt: skip
 def test_on_a_gpu_the_model_says_what_it_allows(name: str, precision: str, captured: bool) -> None:
     model = fresh(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from regard.layers.host_syncs import HostSyncs, NotCapturable
+from regard.layers.host_syncs import HostSyncs, NotCapturable, noting_syncs
 from regard.layers.replay import syncing_never
 from regard.learn.loop import Stepper
 from regard.learn.ppo import passes
@@ -65,3 +66,24 @@ def test_the_loss_is_one_graph_for_the_compiler(name: str) -> None:
     examples = batch(model)
     compiled = torch.compile(model.loss, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(examples).total, model.loss(examples).total)
+
+
+def test_what_asks_the_host_is_named_with_its_line() -> None:
+    """And nothing else: what a mask selects, but not places by number."""
+    x, mask = torch.arange(6.0), torch.arange(6) > 2
+    with HostSyncs(of_cpu=True) as seen:
+        assert x[mask].sum().item() == 12
+        x[torch.tensor([1, 2])] = 3.0
+        torch.where(mask, x, 0.0).sum()
+        x[mask] = 0.0
+        x[mask] = x[:3].clone()
+        torch.repeat_interleave(x, torch.tensor([1, 2, 1, 1, 1, 1]), output_size=7)
+    names = [each.partition(" in ")[0] for each in seen.found]
+    assert names == ["aten.index.Tensor", "aten._local_scalar_dense.default", "aten.index_put_.default"]
+    assert all("test_host_syncs.py, line " in each for each in seen.found)
+
+
+def test_warnings_of_a_watched_step_are_told_again() -> None:
+    with pytest.warns(UserWarning, match="slow"), noting_syncs(compiled=False) as found:
+        warnings.warn("slow", stacklevel=1)
+    assert found == []

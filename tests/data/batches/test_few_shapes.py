@@ -5,10 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from small_models import each, fresh
+from small_models import each, fresh, special
 
 from regard.data.batches.batch import PairData
 from regard.data.batches.few_shapes import FewShapes
+from regard.data.text.labelled_texts import LabelledData
 from regard.data.text.special_tokens import REGARD
 from regard.layers.replay import syncing_never
 from regard.learn.reinforce import objective
@@ -83,3 +84,25 @@ def test_it_keeps_the_types_and_the_end_tokens(longest: int) -> None:
         assert getattr(batch, field.name).dtype == (torch.bool if "mask" in field.name else torch.long)
     assert (batch.source[batch.source_mask.sum(1) == 1, 0] == REGARD.end).all()
     assert batch.source_mask.any(1).all()
+
+
+def test_a_classifier_of_pairs_learns_the_same_from_rounded_batches() -> None:
+    model, dice = fresh("bert", "classify", max_positions=64).double().train(), np.random.default_rng(0)
+    rows = []
+    for number in range(30):
+        length = int(dice.integers(5, 40))
+        parts = [0] * (length // 2) + [1] * (length - length // 2)
+        rows.append(((dice.integers(5, 11, length).tolist(), parts), False, number % 3))
+    options = {"encoding": model.encoding, "special": special(model), "batch_tokens": 128, "seed": 1}
+    plain, few = (LabelledData(rows, **options, few_shapes=on) for on in (False, True))
+    for item in plain.order(0)[:3]:
+        found = []
+        for data in (plain, few):
+            model.zero_grad()
+            with syncing_never():
+                loss = model.loss(data.batch(item), label_smoothing=0.1)
+            loss.total.backward()
+            gradients = [parameter.grad for parameter in model.parameters()]
+            found.append([loss.total, loss.likelihood[: len(item)], loss.tokens, *gradients])
+        torch.testing.assert_close(found[1], found[0], rtol=1e-9, atol=1e-12)
+    assert len({few.batch(item).tokens.shape for item in few.order(0)}) <= 12
