@@ -3,17 +3,19 @@ PYTHON ?= python3
 export PYTHON
 RUN := .venv/bin/python
 INSTALLED := .venv/.installed
-KERNELS := tests/attention/test_newest_cuda.py tests/decode/test_choice_cuda.py tests/decode/test_beams_cuda.py \
-    tests/layers/test_fused_step.py tests/models/lstmn/test_kernels.py tests/models/ntm/test_sequence.py \
+KERNELS := tests/attention/test_additive_cuda.py tests/attention/test_newest_cuda.py \
+    tests/decode/test_choice_cuda.py tests/decode/test_beams_cuda.py tests/layers/test_fused_step.py \
+    tests/layers/test_loss_cuda.py tests/models/lstmn/test_kernels.py tests/models/ntm/test_sequence.py \
     tests/models/snail/test_kernels.py tests/models/snail/test_convolution_kernels.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test bench docs release
+.PHONY: help install demo test test-gpu bench docs release
 
 help:
 	@echo 'make demo     train a small translator on dates and see where it looks (a few minutes)'
 	@echo 'make test     format check, lint, types, tests: what CI runs'
+	@echo 'make test-gpu the tests that need a GPU, and no others'
 	@echo 'make bench    run the benchmarks, regard beside its peers; one of them: make bench ROW=gpt2-decode'
 	@echo 'make docs     build the docs into build/site'
 	@echo 'make release  build the wheel and the sdist into dist, and check them'
@@ -36,6 +38,10 @@ test: $(INSTALLED)
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= TRITON_INTERPRET=1 $(RUN) -m pytest -n auto --maxprocesses 4 \
 	    --dist worksteal -m 'not thorough' $(KERNELS)
+
+# It needs pytest alone: without .venv, by the Python that is there. FILES: parts of file names, such as capture.
+test-gpu:
+	$(if $(wildcard $(RUN)),$(RUN),"$$PYTHON") tests/on_gpu.py $(FILES)
 
 # ROW: a row's name or a pattern; OPTIONS: such as --list, --quick, --json FILE, --peer nanoGPT=PATH.
 bench: $(INSTALLED)

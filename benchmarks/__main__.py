@@ -21,13 +21,13 @@ from typing import Any
 
 import torch
 
-from benchmarks.frame import FAILED, MEASURED, ROWS, Row, bench, machine, run, told
+from benchmarks.frame import FAILED, MEASURED, ROWS, Bench, Row, bench, machine, run, told
 from benchmarks.peers import PEERS
 
 MODULES = (
     "additive", "bert", "captions", "decoding_gpu", "documents", "elmo", "gpt2", "hard_attention", "lstmn",
     "ntm", "page", "recurrence", "recurrent", "scale", "senet", "server", "serving", "shards", "snail",
-    "transformer", "vit",
+    "training", "transformer", "vit",
 )  # fmt: skip
 
 
@@ -73,6 +73,8 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, help="that each contender is measured for (CPU 4, GPU 1)")
     parser.add_argument("--json", metavar="FILE", help="write all numbers into FILE; - is stdout")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PATH", help=", ".join(PEERS))
+    ways = Bench().ways
+    parser.add_argument("--ways", default=",".join(ways), help="of training steps: some of %(default)s")
     return parser
 
 
@@ -82,6 +84,9 @@ def settle(given: argparse.Namespace) -> None:
     longer = 1.0 if bench.gpu else 4.0
     bench.seconds = given.seconds if given.seconds is not None else 0.0 if bench.quick else longer
     bench.peers = dict(map(peer, given.peer))
+    bench.ways = tuple(given.ways.split(","))
+    if odd := set(bench.ways) - set(Bench().ways):
+        raise SystemExit(f"--ways takes some of {', '.join(Bench().ways)}, got {', '.join(sorted(odd))}")
 
 
 def run_row(row: Row, out: Any) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks.frame import Call, Case, bench, parameters, row
+from benchmarks.frame import Call, Case, bench, note, parameters, row
 from benchmarks.peers import nano_gpt
-from benchmarks.shared import adamw, numbered_words, of_transformers, our_step, plain_step, saved
+from benchmarks.shared import adamw, auto_takes, numbered_words, of_transformers, our_ways, plain_step, saved
 from regard.data.artifacts import Artifacts
 from regard.data.text.windows import TextBatch
 from regard.models.gpt2 import GPT2, GPT2Config
@@ -26,11 +26,6 @@ def build(words: int) -> GPT2:
     torch.manual_seed(0)
     size: dict[str, Any] = bench.pick({"dim": 64, "layers": 2, "heads": 2}, GPT2.SIZES["small"])
     return GPT2(GPT2Config(words, **size, **NO_DROPOUT))
-
-
-def ours(words: int, tokens: Tensor, **settings: Any) -> Call:
-    batch = TextBatch(tokens, torch.ones_like(tokens[:, 1:], dtype=torch.bool), None)
-    return our_step(build(words), [batch], RATE, max_grad_norm=1.0, precision=bench.precision, **settings)
 
 
 def trained(model: Any, loss_of: Callable[[Any], Tensor], compiled: bool) -> Call:
@@ -56,19 +51,18 @@ def nano(folder: str, config: GPT2Config, tokens: Tensor, compiled: bool) -> Cal
 
 @row("gpt2-train", "A training step of GPT-2 124M on rows of 1,024 tokens", unit="tokens", memory=True)
 def gpt2_train() -> Iterator[Case]:
-    words, rows, length = bench.pick((512, 2, 32), (50257, 1, 1024), (50257, 16, 1024))
+    words, rows, length = bench.pick((512, 2, 32), (50257, 1, 1024), (50257, 32, 1024))
     model = build(words)
     folder = saved(model, Artifacts(numbered_words(words, "gpt2")))
     tokens = torch.randint(3, words, (rows, length + 1), device=bench.device)
-    contenders: dict[str, Callable[[], Call]] = {"regard": lambda: ours(words, tokens)}
-    if bench.gpu:
-        contenders["regard, captured"] = lambda: ours(words, tokens, capture=True)
-        contenders["regard, compiled and captured"] = lambda: ours(words, tokens, compile=True, capture=True)
+    batch = TextBatch(tokens, torch.ones_like(tokens[:, 1:], dtype=torch.bool), None)
+    contenders: dict[str, Callable[[], Call]] = our_ways(lambda: build(words), [batch], RATE, max_grad_norm=1.0)
     for compiled in (False, True) if bench.gpu else (False,):
         word = ", compiled" if compiled else ""
         contenders[f"transformers{word}"] = lambda compiled=compiled: hugging_face(folder, tokens, compiled)
         contenders[f"nanoGPT{word}"] = lambda compiled=compiled: nano(folder, model.config, tokens, compiled)
     flops = 6 * parameters(model) * rows * length
+    note(f"auto: {auto_takes(model)}")
     yield Case(f"{rows} x {length}", rows * length, contenders, flops=flops, dtype=bench.dtype, agree=loss_is)
 
 

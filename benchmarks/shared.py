@@ -14,6 +14,7 @@ from benchmarks.frame import Call, bench
 from regard.data.artifacts import Artifacts
 from regard.data.text.tokenizer import Tokenizer
 from regard.layers.onednn import without_onednn
+from regard.learn.auto import settled, told
 from regard.learn.loop import Stepper
 from regard.learn.settings import Training
 from regard.runs.folder import begin, save_weights
@@ -37,7 +38,8 @@ def as_regard_runs(model: nn.Module, call: Call) -> Call:
 
 def our_step(model: Any, batches: Iterable[Any], rate: float, **settings: Any) -> Call:
     """Steps of `regard train`, one for each batch; the last loss."""
-    training = Training(steps=10**6, learning_rate=rate, device=bench.device, **settings)
+    plain = {"precision": "float32", "compile": False, "capture": False}
+    training = Training(steps=10**6, learning_rate=rate, device=bench.device, **plain | settings)
     stepper, every = Stepper(model, training), list(batches)
 
     def step() -> Tensor:
@@ -53,6 +55,29 @@ def our_steps(make: Callable[[], tuple[Any, Iterable[Any]]], rate: float, **sett
         name: lambda capture=capture: our_step(*make(), rate, capture=capture, **settings)
         for name, capture in ways.items()
     }
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "regard": {},
+    "regard, captured": {"capture": True},
+    "regard, compiled": {"compile": True},
+    "regard, compiled and captured": {"compile": True, "capture": True},
+}
+
+
+def our_ways(make: Callable[[], Any], batches: Iterable[Any], rate: float, **settings: Any) -> dict[str, Any]:
+    """The contenders of regard for a training step in the precision of the device: eager, and on a GPU captured,
+    compiled, and both."""
+    every = list(batches)
+    return {
+        name: lambda way=way: our_step(make(), every, rate, precision=bench.precision, **way, **settings)
+        for name, way in (WAYS if bench.gpu else {"regard": WAYS["regard"]}).items()
+    }
+
+
+def auto_takes(model: Any) -> str:
+    """What auto stands for in a long training of this model."""
+    return told(settled(Training(steps=10**6), model, torch.device(bench.device)))
 
 
 def plain_step(

@@ -1,6 +1,7 @@
 """Parts of pages that are made when the site is built: tables of settings, what there is of a system, notebooks
 with their outputs, and equations. Used by site.py."""
 
+import hashlib
 import html
 import json
 import pathlib
@@ -9,13 +10,15 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from matplotlib.font_manager import FontProperties
-from matplotlib.path import Path
-from matplotlib.textpath import TextPath, text_to_path
-
 from regard.base.described import Described, describe
 from regard.decode.settings import Decoding
+from regard.gallery import GALLERY
+from regard.gallery.core.example import read_example, title_of
+from regard.gallery.core.making import make
+from regard.gallery.core.notebook import colab_address
+from regard.gallery.core.page import body
 from regard.learn.settings import Training
+from regard.show.equation import equation
 from regard.tasks.core.settings import Tokens
 from regard.tasks.core.systems import System, data_settings, systems
 from regard.tasks.core.table import TASKS
@@ -23,10 +26,6 @@ from regard.tasks.core.table import TASKS
 ROOT = pathlib.Path(__file__).parent.parent
 MARK = re.compile(r"^<!-- settings of (\w+) -->$", re.MULTILINE)
 MATH = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
-
-SUM = re.compile(r"\\sum_(\{[^}]*\}|\w)")  # matplotlib leaves no space behind its index
-FONT = FontProperties(size=text_to_path.FONT_SCALE, math_fontfamily="stix")
-MARGIN = 10.0  # round an equation, in units of which an em has a hundred
 
 every_system = cache(systems)
 
@@ -138,36 +137,40 @@ def notebook_page(path: pathlib.Path, pictures: str) -> tuple[str, dict[str, str
     return "\n\n".join(parts) + "\n", drawn
 
 
+# ---- the gallery
+
+
+def gallery_page(name: str) -> str:
+    """An example as a page of the site: as `regard gallery` makes it, with a link to its notebook."""
+    example = read_example(name)
+    links = f"[The notebook](../notebooks/gallery/{name}.ipynb), [in Colab]({colab_address(example)})"
+    return f'# {example.title}\n\n{links}\n\n<div class="gallery">\n{kept_body(name)}</div>\n'
+
+
+def kept_body(name: str) -> str:
+    """The page below its title. Some examples train for a minute: a page is kept as long as no file of the package
+    changes."""
+    files = sorted((ROOT / "regard").rglob("*.py"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
+    path = ROOT / "build" / "gallery" / f"{name}-{digest}.html"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for old in path.parent.glob(f"{name}-*.html"):
+            old.unlink()
+        path.write_text(body(make(name)), encoding="utf-8")
+    return path.read_text(encoding="utf-8")
+
+
+def with_gallery(markdown: str) -> str:
+    """A page in which `<!-- gallery -->` is the list of all examples."""
+    rows = [f"- [{title_of(name)}](gallery/{name}.md): `regard gallery {name}`" for name in GALLERY]
+    return markdown.replace("<!-- gallery -->", "\n".join(rows))
+
+
 # ---- equations
 
 
 def with_equations(content: str) -> str:
     """Equations, which the Markdown extension leaves as TeX, drawn as SVG: they look the same in every browser, and
     nothing is loaded for them."""
-    return MATH.sub(lambda found: drawn(html.unescape(found[2]).strip(), display=found[1] == "div"), content)
-
-
-@cache
-def drawn(tex: str, *, display: bool) -> str:
-    """One equation as outlines of its glyphs, in the colour of the text around it; depth is what lies below the
-    line."""
-    label = html.escape(tex)
-    tex = SUM.sub(r"\g<0>\\,", tex.replace(r"\frac", r"\dfrac") if display else tex)
-    width, height, depth, *_ = text_to_path.mathtext_parser.parse(f"${tex}$", text_to_path.DPI, FONT)
-    path = TextPath((0, 0), f"${tex}$", prop=FONT)
-    numbers = [command(vertices, code) for vertices, code in path.iter_segments(simplify=False, curves=True)]
-    em = FONT.get_size()
-    size = f'width="{width / em:.3f}em" height="{(height + MARGIN) / em:.3f}em"'
-    box = f"0 {-height + depth - MARGIN / 2:.1f} {width:.1f} {height + MARGIN:.1f}"
-    style = "" if display else f' style="vertical-align:{-(depth + MARGIN / 2) / em:.3f}em"'
-    svg = (
-        f'<svg class="equation" role="img" aria-label="{label}" viewBox="{box}" {size}{style}>'
-        f'<path transform="scale(1 -1)" fill="currentColor" d="{"".join(numbers)}"/></svg>'
-    )
-    return f'<div class="equation">{svg}</div>' if display else svg
-
-
-def command(vertices: Any, code: int) -> str:
-    """A piece of a path in the letters of SVG."""
-    letter = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C", Path.CLOSEPOLY: "Z"}[code]
-    return letter + ("" if letter == "Z" else " ".join(f"{number:.1f}".removesuffix(".0") for number in vertices))
+    return MATH.sub(lambda found: equation(html.unescape(found[2]).strip(), display=found[1] == "div"), content)

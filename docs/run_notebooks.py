@@ -1,4 +1,5 @@
 """Runs the notebooks and writes their outputs into them, without Jupyter: python docs/run_notebooks.py [NAME...]
+Those of the gallery, which are made from its examples, it writes anew without outputs.
 
 Pictures are kept as SVG, which readers of the sources and the site can show. In Jupyter they are interactive."""
 
@@ -12,6 +13,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from regard.gallery import GALLERY
+from regard.gallery.core.example import read_example
+from regard.gallery.core.notebook import notebook as notebook_of
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = ROOT / "docs" / "notebooks"
@@ -69,6 +74,12 @@ def main(names: list[str]) -> None:
                 cell |= {"execution_count": number, "outputs": shown}
         path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(path.relative_to(ROOT))
+    for name in GALLERY:
+        if not names or name in names:
+            path = NOTEBOOKS / "gallery" / f"{name}.ipynb"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(notebook_of(read_example(name)), encoding="utf-8")
+            print(path.relative_to(ROOT))
 
 
 if __name__ == "__main__":

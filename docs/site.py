@@ -7,7 +7,18 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from parts import every_system, notebook_page, with_equations, with_settings, with_system
+from parts import (
+    every_system,
+    gallery_page,
+    notebook_page,
+    with_equations,
+    with_gallery,
+    with_settings,
+    with_system,
+)
+
+from regard.gallery import GALLERY
+from regard.gallery.core.page import style
 
 ROOT = Path(__file__).parent.parent
 
@@ -24,6 +35,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, f"notebooks/{path.stem}.md", content=text))
         for name, svg in pictures.items():
             files.append(File.generated(config, f"notebooks/{name}", content=svg))
+    for name in GALLERY:
+        files.append(File.generated(config, f"gallery/{name}.md", content=gallery_page(name)))
+    files.append(File.generated(config, "assets/gallery.css", content=style()))
     return files
 
 
@@ -33,6 +47,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if place.startswith("results/"):
         return markdown.replace("](../docs/", "](../")
     up = "../" * place.count("/")
+    markdown = with_gallery(markdown)
     markdown = with_settings(markdown.replace(f"](../{up}results/", f"]({up}results/"))
     if not place.startswith("notebooks/"):  # sources link to the notebook itself
         markdown = re.sub(r"(notebooks/\w+)\.ipynb\)", r"\1.md)", markdown)

@@ -65,6 +65,14 @@ SMALL = {  # the recipes that pages train by, with less to do
         "model.layers=1",
         "data.batch_tokens=512",
     ),
+    "transformer-summaries": (
+        "data.train=pairs.tsv",
+        *BRIEF,
+        "model.size=mini",
+        "model.layers=1",
+        "data.batch_tokens=512",
+    ),
+    "gpt2-pairs": ("data.train=pairs.tsv", "model.dim=16", "model.layers=1", "data.batch_tokens=512"),
     "gpt2-text": ("data.train=book.txt", "model.dim=16", "model.layers=1", "data.batch_tokens=512"),
     "lstmn-text": ("data.train=book.txt", "model.embed=16", "model.dim=16", "data.batch_tokens=512"),
     "lstmn-labelled": ("data.train=reviews.tsv", "model.embed=8", "model.dim=8", "data.batch_tokens=512"),
@@ -95,7 +103,7 @@ TRAINED: dict[
 ] = {}  # what a command that trains printed, and the files of its run
 EVALUATIONS: dict[Path, Evaluation] = {}  # of shipped runs on their own test data, from Python
 EVALUATE = Run._evaluate
-WRITTEN = ("--out", "--output", "--alignments", "--show", "--to")  # options that name a file or folder to write
+WRITTEN = ("--out", "--output", "--alignments", "--show")  # options that name a file or folder to write
 
 
 class Block(NamedTuple):
@@ -135,6 +143,8 @@ def write_files(here: Path) -> None:
     dates = {"train": MADE["dates"]("train", 200), "test": MADE["dates"]("test", 200)}
     for name, split, count in (("pairs.tsv", "train", 100), ("test.tsv", "test", 20)):
         write_lines(here / name, (f"{source}\t{target}" for source, target in dates[split][:count]))
+    tagged = [f"{source}\t{target}\t{tag}" for source, target in dates["train"][:60] for tag in ("de", "fr")]
+    write_lines(here / "languages.tsv", tagged)
     for name, side in (("train.en.gz", 0), ("train.de.gz", 1)):
         lines = "".join(f"{pair[side]}\n" for pair in dates["train"][:100])
         (here / name).write_bytes(gzip.compress(lines.encode()))
@@ -287,7 +297,7 @@ def run_here(line: str, monkeypatch, capsys) -> str:
         except SystemExit as stop:
             pytest.fail(f"{line}\nexit {stop.code}: {capsys.readouterr().err}")
     for option, value in pairwise(words):
-        if option in WRITTEN and value != "-":
+        if (option in WRITTEN or (words[0] == "export" and option == "--to")) and value != "-":
             assert Path(value).exists(), f"{line} did not write {value}"
     return capsys.readouterr().out
 

@@ -13,7 +13,7 @@ from benchmarks.__main__ import MODULES, load, main
 from benchmarks.frame import Bench, Case, Row, bench, difference, run, same_rows, told
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
-CHEAP = ("additive", "lm-decode", "lstmn", "ntm", "snail")
+CHEAP = ("additive", "bahdanau-train", "lm-decode", "lstmn", "ntm", "snail")
 
 
 @pytest.fixture(autouse=True)
@@ -142,7 +142,7 @@ def test_rows_of_tokens_are_compared():
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["no-such-row"], "there is no row 'no-such-row'; there are additive, bert-encode"),
+        (["no-such-row"], "there is no row 'no-such-row'; there are additive, additive-train"),
         (["--peer", "other=."], "no peer is called 'other'; there are nanoGPT, gpt-fast, vLLM"),
         (
             ["--peer", "nanoGPT=nowhere"],

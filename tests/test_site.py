@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from regard.base.described import describe
+from regard.gallery import GALLERY
 from regard.learn.settings import Training
 from regard.models import MODELS
 from regard.tasks.core.table import TASKS
@@ -43,7 +44,7 @@ def test_a_page_of_a_system_has_its_equations_file_recipes_and_settings(name: st
     found = [(block or inline).strip() for block, inline in EQUATION.findall(text)]
     assert found
     for tex in found:  # each can be drawn
-        svg = PARTS["drawn"](tex, display=True)
+        svg = PARTS["equation"](tex, display=True)
         assert svg.count("<path") == 1
         assert 'd="M' in svg
 
@@ -78,3 +79,20 @@ def test_a_notebook_becomes_a_page_with_its_outputs() -> None:
     assert "``` {.text .output}\n'1979-05-03'\n```" in text
     assert all(svg.startswith("<svg") for svg in pictures.values())
     assert re.findall(r"\]\((pictures/[^)]+)\)", text) == list(pictures)
+
+
+def test_an_example_of_the_gallery_becomes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PARTS["kept_body"].__globals__, "ROOT", tmp_path)
+    text = PARTS["gallery_page"]("apple")
+    assert text.startswith(
+        "# The green apple\n\n[The notebook](../notebooks/gallery/apple.ipynb), [in Colab](https://"
+    )
+    assert "[2.3, 1.7, 0.3, 1.6]" in text
+    [kept] = (tmp_path / "build" / "gallery").iterdir()
+    kept.write_text("kept", encoding="utf-8")
+    assert "kept</div>" in PARTS["gallery_page"]("apple"), "made once"
+    menu = (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = PARTS["with_gallery"]("<!-- gallery -->")
+    for name in GALLERY:
+        assert f": gallery/{name}.md\n" in menu
+        assert f"(gallery/{name}.md): `regard gallery {name}`" in listed

@@ -15,6 +15,7 @@ from regard.attention.packing import Packing
 from regard.attention.question import Question, TemperedQuestion
 from regard.attention.record import Trace, record
 from regard.attention.score import (
+    KEY_SCORES,
     SCORES,
     Additive,
     Cosine,
@@ -24,11 +25,13 @@ from regard.attention.score import (
     ScaledDot,
     Score,
     build_score,
+    check_score,
 )
 from regard.attention.trace import trace
 from regard.attention.weigh import WAYS, Hard, LocalMonotonic, LocalPredictive, Weigh, build_weigh
 
 __all__ = [
+    "KEY_SCORES",
     "SCORES",
     "WAYS",
     "Additive",
@@ -55,6 +58,7 @@ __all__ = [
     "attention",
     "build_score",
     "build_weigh",
+    "check_score",
     "look",
     "record",
     "trace",

@@ -230,6 +230,8 @@ class Attend(nn.Module):
             if rows:
                 seen.keep(self, "weights", look.dense(memory.size, rows, seen.heads), self.calls_add)
                 self._keep_mask(seen, self.allowed(question, memory), question, memory, rows)
+                if seen.beside:
+                    self._keep_beside(seen, *self._part(seen, question, memory, rows))
         return look
 
     def _looked_at(self, question: Question, size: int) -> int | None:
@@ -325,17 +327,44 @@ class Attend(nn.Module):
         if not rows:
             return
         if packing is not None:
-            question, memory = _unpacked(question, packing, memory)
+            question, memory = _unpacked(question, packing, memory, with_values="values" in seen.beside)
         index = torch.tensor(rows, device=question.query.device)
-        part = replace(question, position=self._positions(question, memory), newest=False).select(index, seen.heads)
-        memory = _of_heads(memory, seen.heads)
+        part, memory = self._part(seen, question, memory, rows)
         scores, mask, _ = self._scored(part, memory)
         weights = self.weigh(scores, mask, None, part).weights
         if packing is not None:
             real = packing.mask.index_select(-1, index)
             weights = weights.masked_fill(~real.view(len(real), *[1] * (weights.dim() - 3), -1, 1), 0)
-        seen.keep(self, "weights", weights, self.calls_add)
+        seen.keep(self, "weights", weights, self.calls_add, own=True)
         self._keep_mask(seen, mask, part, memory, list(range(len(rows))))
+        self._keep_beside(seen, part, memory)
+
+    def _part(self, seen: Trace, question: Question, memory: Memory, rows: list[int]) -> tuple[Question, Memory]:
+        """The traced queries and heads."""
+        index = torch.tensor(rows, device=question.query.device)
+        part = replace(question, position=self._positions(question, memory), newest=False).select(index, seen.heads)
+        if seen.heads is None or memory.keys.dim() != 4 or memory.keys.shape[1] == 1:
+            return part, memory
+        return part, replace(memory, keys=seen.of_heads(memory.keys), values=seen.of_heads(memory.values))
+
+    @torch.no_grad()
+    def _keep_beside(self, seen: Trace, question: Question, memory: Memory) -> None:
+        """What the weights are computed from, where asked."""
+        query = self.score.query(question)
+
+        def scores() -> Tensor:
+            scores = self._biased(self.score.compare(query, memory.keys), question, memory)
+            mask, places = self.allowed(question, memory), self.weigh.places(question, memory)
+            scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+            return scores if places is None else scores.masked_fill(~places.inside(memory.size), -torch.inf)
+
+        sides = {
+            "scores": scores,
+            "queries": lambda: self.score.plain(query),
+            "keys": lambda: self.score.plain(memory.keys),
+            "values": lambda: memory.values,
+        }
+        seen.keep_beside(self, sides, self.calls_add)
 
     def _keep_mask(
         self, seen: Trace, mask: Tensor | None, question: Question, memory: Memory, rows: list[int]
@@ -348,14 +377,14 @@ class Attend(nn.Module):
         seen.keep(self, "mask", mask.expand(len(question.query), len(rows), memory.size), self.calls_add)
 
 
-def _unpacked(question: Question, packing: Packing, memory: Memory) -> tuple[Question, Memory]:
-    """The padded batch that packed rows come from. Of the memory only keys and mask: no value is read."""
-    query, keys = (packing.unpack(x.movedim(-2, 1)).movedim(1, -2) for x in (question.query, memory.keys))
-    return replace(question, query=query, packing=None), Memory(keys, keys, packing.mask)
+def _unpacked(
+    question: Question, packing: Packing, memory: Memory, *, with_values: bool
+) -> tuple[Question, Memory]:
+    """The padded batch that packed rows come from, its values only where they are asked for."""
 
+    def unpack(x: Tensor) -> Tensor:
+        return packing.unpack(x.movedim(-2, 1)).movedim(1, -2)
 
-def _of_heads(memory: Memory, heads: Sequence[int] | None) -> Memory:
-    """The memory of these heads, where it is split into heads; None: of all."""
-    if heads is None or memory.keys.dim() != 4 or memory.keys.shape[1] == 1:
-        return memory
-    return replace(memory, keys=memory.keys[:, heads], values=memory.values[:, heads])
+    query, keys = unpack(question.query), unpack(memory.keys)
+    values = unpack(memory.values) if with_values else keys
+    return replace(question, query=query, packing=None), Memory(keys, values, packing.mask)

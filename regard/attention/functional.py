@@ -15,7 +15,7 @@ from regard.attention.attend import Attend, Look
 from regard.attention.kernels.additive import exponentials, sum_of_tanh
 from regard.attention.memory import Memory
 from regard.attention.question import Question
-from regard.attention.score import SCORES, Dot, ScaledDot, Score
+from regard.attention.score import SCORES, Cosine, Dot, ScaledDot, Score
 from regard.attention.shapes import check_width
 from regard.attention.weigh import WAYS, Hard, Weigh
 from regard.errors import BadInput, WrongArgument
@@ -37,7 +37,19 @@ class PlainAdditive(Dot):
         return sum_of_tanh(query, keys, query.new_ones(query.shape[-1]))
 
 
-PLAIN: dict[str, type[Dot]] = {"dot": Dot, "scaled_dot": ScaledDot, "additive": PlainAdditive}
+class PlainCosine(Cosine):
+    """cos(q, k): the cosine score with beta = 1."""
+
+    def __init__(self, query_dim: int, key_dim: int):
+        super().__init__(query_dim, key_dim, beta=1.0)
+
+
+PLAIN: dict[str, type[Dot]] = {
+    "dot": Dot,
+    "scaled_dot": ScaledDot,
+    "additive": PlainAdditive,
+    "cosine": PlainCosine,
+}
 
 
 def attention(
@@ -54,9 +66,10 @@ def attention(
 ) -> Tensor:
     """What each query (B, .., Q, D) reads from the values (B, .., K, V), which default to the keys (B, .., K, D).
 
-    score: "dot", "scaled_dot", "additive" (sum of tanh(q + k)), or a Score. weigh: "soft", "hard" (the most likely
-    place), or a Weigh. mask (B, K), True = may look; query_mask, the same for each query, (Q, K), (B, Q, K) or
-    (B, H, Q, K); bias, a float of such a shape, is added to the scores."""
+    score: "dot", "scaled_dot", "additive" (sum of tanh(q + k)), "cosine" (with another factor than 1:
+    `Cosine(D, D, beta=5.0)`), or a Score. weigh: "soft", "hard" (the most likely place), or a Weigh. mask (B, K),
+    True = may look; query_mask, the same for each query, (Q, K), (B, Q, K) or (B, H, Q, K); bias, a float of such a
+    shape, is added to the scores."""
     attend, question, memory = _prepared(query, keys, values, score, weigh, mask, query_mask, bias, causal)
     read: Tensor = attend(question, memory)
     return read

@@ -21,7 +21,9 @@ from regard.errors import BadInput
 class MultiHead(Attend):
     """head_j = attend(X W_j^Q, Y W_j^K, Y W_j^V), concat(heads) W^O   (Vaswani 2017, 3.2.2), d_k = dim / heads.
 
-    One projection serves all heads and is reshaped. `score` (default scaled dot) works on vectors of d_k.
+    One projection serves all heads and is reshaped. `score` (default scaled dot) works on vectors of d_k, and its
+    weights, where it has any, are those of every head. head_dim: another d_k, of queries, keys and values; then
+    W^Q, W^K, W^V are (dim, heads d_k), W^O is (heads d_k, dim), and dim need not be a multiple of heads.
 
     attend(query, key, value, mask=mask)        # as nn.MultiheadAttention; the batch comes first
     attend(query, attend.remember(key, value, mask))     # the same; the memory can be used again
@@ -33,6 +35,7 @@ class MultiHead(Attend):
         dim: int,
         heads: int,
         *,
+        head_dim: int | None = None,
         memory_dim: int | None = None,
         value_dim: int | None = None,
         score: Score | None = None,
@@ -43,10 +46,12 @@ class MultiHead(Attend):
         fixed_length: bool = False,
         bias: bool = True,
     ):
-        if heads < 1 or dim % heads:
-            raise BadInput(f"dim must be a multiple of heads, got dim {dim} and {heads} heads")
-        check_sizes(dim=dim, memory_dim=memory_dim, value_dim=value_dim)
-        head = dim // heads
+        if heads < 1 or (head_dim is None and dim % heads):
+            either = "" if heads < 1 else "; change one of them, or say head_dim="
+            raise BadInput(f"dim must be a multiple of heads, got dim {dim} and {heads} heads{either}")
+        check_sizes(dim=dim, head_dim=head_dim, memory_dim=memory_dim, value_dim=value_dim)
+        head = dim // heads if head_dim is None else head_dim
+        width = heads * head
         super().__init__(
             score or ScaledDot(head, head),
             weigh,
@@ -56,10 +61,10 @@ class MultiHead(Attend):
             fixed_length=fixed_length,
         )
         self.heads = heads
-        self.query = nn.Linear(dim, dim, bias=bias)
-        self.key = nn.Linear(memory_dim or dim, dim, bias=bias)
-        self.value = nn.Linear(value_dim or memory_dim or dim, dim, bias=bias)
-        self.out = nn.Linear(dim, dim, bias=bias)
+        self.query = nn.Linear(dim, width, bias=bias)
+        self.key = nn.Linear(memory_dim or dim, width, bias=bias)
+        self.value = nn.Linear(value_dim or memory_dim or dim, width, bias=bias)
+        self.out = nn.Linear(width, dim, bias=bias)
 
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention, *, causal: bool = False) -> MultiHead:

@@ -45,11 +45,19 @@ class Memory:
         flat = places.clamp(0, self.size - 1).flatten(1)  # (B, everything else)
         return inside & self.mask.gather(1, flat).view_as(places)
 
-    def padded(self, multiple: int, most: int) -> Memory:
-        """With hidden places at its end, so that its size is a multiple, or the most places there may be. A memory
-        without a mask has always the same size, and stays."""
-        size = min(self.size + -self.size % multiple, max(most, self.size))
-        return self if self.mask is None or size == self.size else Memory(*_padded(self, 0, size - self.size))
+    def fixed_size(self, multiple: int, most: int) -> int:
+        """Its size rounded up to a multiple, or the most places there may be, so that few sizes occur. A memory
+        without a mask has always the same size."""
+        return self.size if self.mask is None else min(self.size + -self.size % multiple, max(most, self.size))
+
+    def fixed(self, rows: int, size: int) -> Memory:
+        """Zeros of its shape, for so many rows and places."""
+        mask = None if self.mask is None else self.mask.new_zeros(rows, size)
+        return Memory(_zeros(self.keys, rows, size), _zeros(self.values, rows, size), mask)
+
+    def padded(self, size: int) -> Memory:
+        """With hidden places at its end, up to this size."""
+        return self if size == self.size else Memory(*_padded(self, 0, size - self.size))
 
     def join(self, other: Memory) -> Memory:
         """The rows of both; the memory with fewer places is padded on the right."""
@@ -112,17 +120,11 @@ class GrowingMemory:
         """The question of the newest places (N, T, ..) of the memory."""
         return Question(query, newest=True)
 
-    def buffered(self, rows: Tensor | None, capacity: int, place: Tensor) -> BufferedMemory:
-        """A copy of these rows (N',), or all, in buffers for so many places; `place` says where the next is
-        written."""
-        old = self.memory if rows is None else self.change_rows(lambda x: x[rows]).memory
-        keys, values = (x.new_zeros(*x.shape[:-2], capacity, x.shape[-1]) for x in (old.keys, old.values))
-        mask = torch.ones(len(keys), capacity, dtype=torch.bool, device=keys.device)
-        keys[..., : self.size, :] = old.keys
-        values[..., : self.size, :] = old.values
-        if old.mask is not None:
-            mask[:, : self.size] = old.mask
-        return BufferedMemory(keys, values, mask, place)
+    def buffered(self, rows: int, capacity: int, place: Tensor) -> BufferedMemory:
+        """Empty buffers of its shape, for so many rows and places; `place` says where the next is written."""
+        memory = self.memory
+        keys, values = _zeros(memory.keys, rows, capacity), _zeros(memory.values, rows, capacity)
+        return BufferedMemory(keys, values, keys.new_ones(rows, capacity, dtype=torch.bool), place)
 
     @property
     def memory(self) -> Memory:
@@ -226,11 +228,10 @@ class BufferedMemory:
             self.keys.copy_(self.keys.index_select(0, order))
             self.values.copy_(self.values.index_select(0, order))
 
-    def growing(self, size: int) -> GrowingMemory:
-        """The first places, so many, as a memory that grows."""
-        mask = self.mask[:, :size]
-        keys, values = self.keys[..., :size, :], self.values[..., :size, :]
-        return GrowingMemory(keys, values, None if bool(mask.all()) else mask, size)
+    def growing(self, size: int, masked: bool) -> GrowingMemory:
+        """The first places, so many, as a memory that grows. masked: some of them may be hidden."""
+        mask = self.mask[:, :size] if masked else None
+        return GrowingMemory(self.keys[..., :size, :], self.values[..., :size, :], mask, size)
 
 
 @dataclass(frozen=True)
@@ -268,6 +269,10 @@ def _padded(memory: Memory, left: int, right: int) -> tuple[Tensor, Tensor, Tens
         mask = torch.ones(len(memory.keys), memory.size, dtype=torch.bool, device=memory.keys.device)
     keys, values = (nn.functional.pad(x, (0, 0, left, right)) for x in (memory.keys, memory.values))
     return keys, values, nn.functional.pad(mask, (left, right), value=False)
+
+
+def _zeros(like: Tensor, rows: int, size: int) -> Tensor:
+    return like.new_zeros(rows, *like.shape[1:-2], size, like.shape[-1])
 
 
 def _empty(like: Memory, rows: int) -> Memory:

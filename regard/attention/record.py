@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -17,16 +17,25 @@ if TYPE_CHECKING:
 active: ContextVar[tuple[Trace, ...]] = ContextVar("active", default=())  # the traces of this thread
 
 
+BESIDE = ("scores", "queries", "keys", "values")  # what is recorded beside the weights, where asked
+
+
 class Trace:
     """What was recorded: `seen[site]` the weights (B, .., Q, K), `seen[site, "mask"]` where each query may look
-    (B, Q, K), `seen[site, kind]` tensors of another kind, such as gates.
+    (B, Q, K), `seen[site, kind]` tensors of another kind: gates, and what was asked for of `BESIDE`.
 
     The calls of a site add up, so that a decoder's steps become the queries of one text. But a module that reads
     the same sequence several times within one pass of the model (a layer shared by all depths) has an entry for
     each call: `seen["layer.attention#1"]`, `seen["layer.attention#2"]`, ..."""
 
-    def __init__(self, names: dict[int, str], heads: Sequence[int] | None, rows: Sequence[int] | None):
-        self.heads, self.rows = heads, rows
+    def __init__(
+        self,
+        names: dict[int, str],
+        heads: Sequence[int] | None,
+        rows: Sequence[int] | None,
+        beside: Collection[str] = (),
+    ):
+        self.heads, self.rows, self.beside = heads, rows, beside
         self._names = names  # id of a traced module -> its name in the model
         self._recorded: dict[tuple[str, int, str], list[Tensor]] = {}  # site, number of the call, kind
         self._axes: dict[tuple[str, int, str], int] = {}  # along which calls add up
@@ -78,11 +87,31 @@ class Trace:
         self._queries[site, number] = first + count
         return [i for i in range(count) if self.rows is None or first + i in self.rows]
 
-    def keep(self, module: nn.Module, kind: str, tensor: Tensor, axis: int = -2) -> None:
-        """Add a copy of a tensor to what was recorded at a site; `axis`: see `record`."""
+    def keep(self, module: nn.Module, kind: str, tensor: Tensor, axis: int = -2, *, own: bool = False) -> None:
+        """Add a copy of a tensor to what was recorded at a site, or the tensor, if nobody else has it (`own`);
+        `axis`: see `record`."""
         key = self._names[id(module)], self._numbers.get(id(module), 0), kind
-        self._recorded.setdefault(key, []).append(tensor.detach().clone())
+        self._recorded.setdefault(key, []).append(tensor.detach() if own else tensor.detach().clone())
         self._axes[key] = axis
+
+    def keep_last(self, module: nn.Module, kind: str, tensor: Tensor) -> None:
+        """As `keep`, in place of what the calls before recorded: a memory is that of the last call."""
+        key = self._names[id(module)], self._numbers.get(id(module), 0), kind
+        self._recorded.pop(key, None)
+        self.keep(module, kind, tensor)
+
+    def keep_beside(self, module: nn.Module, sides: Mapping[str, Callable[[], Tensor]], axis: int = -2) -> None:
+        """What was asked for of these, made only then; queries and scores of several calls add up along `axis`."""
+        for kind, make in sides.items():
+            if kind in self.beside:
+                if axis == -2 and kind in ("keys", "values"):
+                    self.keep_last(module, kind, make())
+                else:
+                    self.keep(module, kind, make(), axis)
+
+    def of_heads(self, x: Tensor) -> Tensor:
+        """Of a tensor (B, H, ..) the traced heads."""
+        return x if self.heads is None or x.dim() != 4 or x.shape[1] == 1 else x[:, list(self.heads)]
 
     def keep_weights(self, module: nn.Module, weights: Tensor, allowed: Tensor | None) -> None:
         """The weights (B, H, Q, K) of another library's attention, and where each query may look (broadcastable to
@@ -137,10 +166,10 @@ class Trace:
             raise BadInput(
                 f"{(name, kind)} was called with batches of {sorted(batches)} rows; trace these calls one by one"
             )
-        if kind in ("weights", "mask"):
-            longest = max(part.shape[-1] for part in parts)
+        if kind in ("weights", "mask", "scores"):
+            longest, fill = max(part.shape[-1] for part in parts), -torch.inf if kind == "scores" else 0
             # A padded mask is False: a place that came later could not be looked at.
-            parts = [nn.functional.pad(part, (0, longest - part.shape[-1])) for part in parts]
+            parts = [nn.functional.pad(part, (0, longest - part.shape[-1]), value=fill) for part in parts]
         return torch.cat(parts, axis) if parts[0].dim() else torch.stack(parts)
 
     def picture(

@@ -64,6 +64,10 @@ class Score(nn.Module):
         """What depends on the keys alone, computed once for a memory."""
         return keys
 
+    def plain(self, prepared: Tensor) -> Tensor:
+        """A prepared query or key as the formula has it."""
+        return prepared
+
     def compare(self, query: Tensor, keys: Tensor) -> Tensor:
         """(B, .., Q, D) against (B, .., K, D) -> (B, .., Q, K)"""
         scores, scale = inner_products(query, keys), self.scale(query.shape[-1])
@@ -96,11 +100,20 @@ class ScaledDot(Dot):
 
 @checked
 class General(Score):
-    """q^T W k   (Luong 2015). W k is computed once per memory."""
+    """q^T W k   (Luong 2015). W k is computed once per memory.
 
-    def __init__(self, query_dim: int, key_dim: int):
+    With a `rank` r, W = U^T V of that rank: (U q) . (V k), U (`query_weight`) and V (`weight`) of r rows."""
+
+    def __init__(self, query_dim: int, key_dim: int, *, rank: int | None = None):
         super().__init__(query_dim, key_dim)
-        self.weight = nn.Linear(key_dim, query_dim, bias=False)
+        most = min(query_dim, key_dim)
+        if rank is not None and not 1 <= rank <= most:
+            raise BadInput(f"the rank of a matrix of {query_dim} x {key_dim} lies in [1, {most}], got {rank}")
+        self.query_weight = None if rank is None else nn.Linear(query_dim, rank, bias=False)
+        self.weight = nn.Linear(key_dim, query_dim if rank is None else rank, bias=False)
+
+    def query(self, question: Question) -> Tensor:
+        return question.query if self.query_weight is None else self.query_weight(question.query)
 
     def keys(self, keys: Tensor) -> Tensor:
         return self.weight(keys)
@@ -154,6 +167,9 @@ class Additive(Score):
     def keys(self, keys: Tensor) -> Tensor:
         return exponentials(self.key_weight(keys))
 
+    def plain(self, prepared: Tensor) -> Tensor:
+        return prepared.log() / 2  # W q and U k
+
     def compare(self, query: Tensor, keys: Tensor) -> Tensor:
         return sum_of_tanh(query, keys, self.v)
 
@@ -199,13 +215,30 @@ SCORES: dict[str, type[Score]] = {
     "cosine": Cosine,
     "location": Location,
 }
+KEY_SCORES = [name for name in SCORES if name != "location"]  # those that read the keys
+
+
+def check_score(name: str, *, rank: int = 0, beta: float = 0.0) -> None:
+    """BadInput where a setting is given to a score that does not have it."""
+    if name not in SCORES:
+        raise BadInput(f"unknown score {name!r}; there are {', '.join(SCORES)}")
+    if rank and name != "general":
+        raise BadInput(f"rank is of the matrix of score = general, and this score is {name}; leave rank at 0")
+    if beta and name != "cosine":
+        raise BadInput(f"beta is the factor of score = cosine, and this score is {name}; leave beta at 0")
 
 
 @checked
-def build_score(name: str, query_dim: int, key_dim: int, *, max_positions: int) -> Score:
-    """The score of that name; only the location score needs `max_positions`."""
-    if name not in SCORES:
-        raise BadInput(f"unknown score {name!r}; there are {', '.join(SCORES)}")
+def build_score(
+    name: str, query_dim: int, key_dim: int, *, max_positions: int, rank: int = 0, beta: float = 0.0
+) -> Score:
+    """The score of that name; only the location score needs `max_positions`. `rank` is that of general's matrix (0:
+    full), `beta` the fixed factor of cosine (0: learned)."""
+    check_score(name, rank=rank, beta=beta)
     if name == "location":
         return Location(query_dim, key_dim, max_positions=max_positions)
+    if name == "general":
+        return General(query_dim, key_dim, rank=rank or None)
+    if name == "cosine":
+        return Cosine(query_dim, key_dim, beta=beta or None)
     return SCORES[name](query_dim, key_dim)

@@ -7,7 +7,17 @@
 The model may be your own: sites are regard's attention and gates, torch's nn.MultiheadAttention (so
 nn.TransformerEncoder and nn.Transformer too), modules that call F.scaled_dot_product_attention, and the attention
 of `transformers` models. The weights of the named sites are computed in addition to the usual read, so outputs do
-not change by a bit (one exception: `trace_torch`), and without a trace nothing extra is computed. Gates have names:
+not change by a bit (one exception: `trace_torch`), and without a trace nothing extra is computed.
+
+What a site computes its weights from is recorded where asked, for all or some of these:
+
+    with trace(model, "encoder.0.attend", scores=True, queries=True, keys=True, values=True) as seen:
+    seen["encoder.0.attend", "scores"]     # (B, heads, rows, K) before the softmax; -inf where a query may not look
+    seen["encoder.0.attend", "queries"]    # (B, heads, rows, D) as they are compared: projected, split into heads
+    seen["encoder.0.attend", "keys"]       # (B, heads, K, D), of several calls those of the last
+    seen["encoder.0.attend", "values"]     # (B, heads, K, D)
+
+Layers of `transformers` that ask its AttentionInterface have no scores of their own to record. Gates have names:
 `seen["stages.0.0.excite", "gate"]` (B, C); of recurrent layers `seen["encoder.l0", "forget"]` (N, T, D), or
 "input", "output" (LSTM), "reset", "update" (GRU).
 
@@ -27,7 +37,7 @@ import torch
 from torch import nn
 
 from regard.attention import trace_functions, trace_torch, trace_transformers
-from regard.attention.record import Trace, active, tracing
+from regard.attention.record import BESIDE, Trace, active, tracing
 from regard.errors import BadInput, NoAttention
 
 VISIBLE = (
@@ -48,8 +58,13 @@ def trace(
     *patterns: str,
     heads: Sequence[int] | None = None,
     rows: Sequence[int] | None = None,
+    scores: bool = False,
+    queries: bool = False,
+    keys: bool = False,
+    values: bool = False,
 ) -> Iterator[Trace]:
-    """Record at the sites whose names match a pattern ('*': all), for these heads and query rows (None: all)."""
+    """Record at the sites whose names match a pattern ('*': all), for these heads and query rows (None: all); where
+    asked also the scores before the softmax, and the queries, keys and values."""
     modules = dict(_plain(model).named_modules())
     patterns = patterns or ("*",)
     sites = sites_of(model)
@@ -57,7 +72,8 @@ def trace(
     if rows is not None and any(row < 0 for row in rows):
         raise BadInput(f"rows are query numbers from 0 on, in the order they are asked; got {list(rows)}")
     watched = {name: module for name, module in modules.items() if any(fnmatchcase(name, p) for p in patterns)}
-    seen = Trace({id(module): name for name, module in watched.items()}, heads, rows)
+    beside = [kind for kind, asked in zip(BESIDE, (scores, queries, keys, values), strict=True) if asked]
+    seen = Trace({id(module): name for name, module in watched.items()}, heads, rows, beside)
     compiled: set[int] = set()  # ids of the modules inside compiled ones
     with ExitStack() as stack:
         for _, module in model.named_modules():

@@ -7,9 +7,9 @@ before; the weights of scaled_dot_product_attention are computed once more from 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import cache, partial
 from inspect import unwrap
 from types import CodeType, FunctionType
 from typing import Any
@@ -154,10 +154,24 @@ class _Functions(TorchFunctionMode):
             scores = scores + _of_rows(attn_mask, rows)
         allowed = None if allowed is None else _of_rows(allowed, rows).expand(scores.shape)
         weights = masked_softmax(scores, allowed).to(query.dtype)
-        shape = (math.prod(lead[:-1]), lead[-1] if len(lead) > 1 else 1, len(rows), size)
-        if len(lead) < 2:
-            shape = (lead[0] if lead else 1, *shape[1:])
-        self.seen.keep_weights(module, weights.reshape(shape), None if allowed is None else allowed.reshape(shape))
+        batch = (math.prod(lead[:-1]), lead[-1]) if len(lead) > 1 else (lead[0] if lead else 1, 1)
+
+        def whole(x: Tensor) -> Tensor:
+            return x.reshape(*batch, *x.shape[-2:])
+
+        def traced(make: Callable[[], Tensor]) -> Tensor:
+            return self.seen.of_heads(whole(make()))
+
+        self.seen.keep_weights(module, whole(weights), None if allowed is None else whole(allowed))
+        sides: dict[str, Callable[[], Tensor]] = {
+            "scores": lambda: scores if allowed is None else scores.masked_fill(~allowed, -torch.inf),
+            "queries": lambda: query[..., rows, :],
+            "keys": lambda: key,
+            "values": lambda: (
+                value.repeat_interleave(query.shape[-3] // value.shape[-3], -3) if enable_gqa else value
+            ),
+        }
+        self.seen.keep_beside(module, {kind: partial(traced, make) for kind, make in sides.items()})
 
     @torch.no_grad()
     def _show_softmax(self, module: nn.Module, again: bool, scores: Tensor, weights: Tensor) -> None:
@@ -167,6 +181,8 @@ class _Functions(TorchFunctionMode):
             low = max(HIDDEN, torch.finfo(scores.dtype).min / 2)
             allowed = scores[..., rows, :] > low
             self.seen.keep_weights(module, weights[..., rows, :].masked_fill(~allowed, 0), allowed)
+            hidden = scores[..., rows, :].masked_fill(~allowed, -torch.inf)
+            self.seen.keep_beside(module, {"scores": lambda: self.seen.of_heads(hidden)})
 
 
 def _of_rows(mask: Tensor, rows: list[int]) -> Tensor:

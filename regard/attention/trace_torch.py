@@ -7,6 +7,7 @@ hook of a layer's parts, so it is disabled as long as a trace watches; outputs t
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -106,6 +107,35 @@ def _show(
         allowed = F.pad(allowed, (0, more), value=True)
         weights = weights.masked_fill(~allowed, 0)  # NaN where a query may look nowhere
     seen.keep_weights(module, weights, allowed)
+    if seen.beside:
+        sides = _sides(module, query[rows], key, value)
+        scores = _scores(sides["queries"], sides["keys"], mask, padding)
+        hidden = scores if allowed is None else scores.masked_fill(~allowed[..., : len(key)], -torch.inf)
+        made = {kind: partial(seen.of_heads, x) for kind, x in (sides | {"scores": hidden}).items()}
+        seen.keep_beside(module, made)
+
+
+def _sides(module: Any, *sides: Tensor) -> dict[str, Tensor]:
+    """Query, key and value (L, B, E), projected and split into heads (B, H, L, D). The places that add_bias_kv and
+    add_zero_attn add to the memory are not among them."""
+    weights = module.in_proj_weight
+    weights = (
+        (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight) if weights is None else weights.chunk(3)
+    )
+    biases = (None,) * 3 if module.in_proj_bias is None else module.in_proj_bias.chunk(3)
+    projected = (F.linear(x, *layer) for x, *layer in zip(sides, weights, biases, strict=True))
+    split = (x.unflatten(-1, (module.num_heads, -1)).permute(1, 2, 0, 3) for x in projected)
+    return dict(zip(("queries", "keys", "values"), split, strict=True))
+
+
+def _scores(queries: Tensor, keys: Tensor, mask: Tensor | None, padding: Tensor | None) -> Tensor:
+    """(B, H, Q, K), with what masks of floats add to them."""
+    scores = queries @ keys.transpose(-2, -1) / math.sqrt(queries.shape[-1])
+    if mask is not None and mask.dtype != torch.bool:
+        scores = scores + (mask if mask.dim() == 2 else mask.unflatten(0, (-1, queries.shape[1])))
+    if padding is not None and padding.dtype != torch.bool:
+        scores = scores + padding[:, None, None]
+    return scores
 
 
 def _allowed(mask: Tensor | None, padding: Tensor | None, heads: int) -> Tensor | None:

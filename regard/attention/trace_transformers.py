@@ -121,6 +121,13 @@ def _show(
     if fused and allowed is not None:
         weights = weights.masked_fill(~allowed, 0)  # sdpa reads nothing where a query may look nowhere
     seen.keep_weights(module, weights, allowed)
+    sides = {"queries": rows(query), "keys": key, "values": value}
+    seen.keep_beside(module, {kind: partial(_of_heads, seen, query, x) for kind, x in sides.items()})
+
+
+def _of_heads(seen: Trace, query: Tensor, x: Tensor) -> Tensor:
+    """Of the traced heads; a group of queries shares a key and a value."""
+    return seen.of_heads(x.repeat_interleave(query.shape[1] // x.shape[1], 1))
 
 
 def _is_causal(module: nn.Module, options: dict[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from regard.decode import graphs
 from regard.decode.beams_ahead import BeamsAhead, possible
 from regard.decode.generator import check_wanted
 from regard.decode.hypothesis import Answers, Hypothesis, normaliser
-from regard.decode.rules import Rules, impossible
+from regard.decode.rules import Rules, impossible, to_device
 from regard.decode.steps import Candidates, Steps
 from regard.models.protocols import Generator
 
@@ -41,25 +41,29 @@ def _search(model: Generator, source: Tensor, mask: Tensor, rules: Rules) -> Ans
     if not len(live):
         return account.answers
     if len(live) < len(most):
-        here = torch.from_numpy(live).to(source.device)
+        here = to_device(live, source.device)
         source, mask, rules = source[here], mask[here], rules.keep(live)
-    state = graphs.start(model, source, mask)
-    steps: Steps | BeamsAhead = Steps(model, state, rules)
-    if possible(model, state, rules, account.last):
-        try:
-            steps = BeamsAhead(model, state, rules, account.last)
-        except Exception as error:
-            graphs.refuse(model, error)
+    with graphs.started(model, source, mask) as (state, lent):
+        steps: Steps | BeamsAhead | None = None
+        if possible(model, state, rules, account.last):
+            try:
+                steps = BeamsAhead(model, state, rules, account.last)
+            except Exception as error:
+                graphs.refuse(model, error)
+        if steps is None:
+            here = torch.arange(len(source), device=source.device)
+            steps = Steps(model, state.drop(here) if lent else state, rules)
     while True:
         check_wanted()
         account.take(steps.candidates())
-        if account.done.all():
-            steps.close()
-            return account.answers
-        stay = steps.staying(account.done, account.last)
-        if len(stay) < len(account.done):
-            steps.keep(stay, account.last)
-            account.keep(stay)
+        if account.done.any():
+            if account.done.all():
+                steps.close()
+                return account.answers
+            stay = steps.staying(account.done, account.last)
+            if len(stay) < len(account.done):
+                steps.keep(stay, account.last)
+                account.keep(stay)
         steps.follow(account.scores, account.beams, account.written)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from regard.base.device import current
 from regard.layers.onednn import without_onednn
+from regard.layers.replay import modules_of, weights_stay
 from regard.models import protocols
 
 T = TypeVar("T")  # what a step gives
@@ -41,11 +42,12 @@ def at_least_float32(logits: Tensor) -> Tensor:
 def eval_mode(model: protocols.Generator) -> Iterator[None]:
     """Eval mode, no gradients, on the model's GPU: Triton and graphs take the current one. The training flag of
     every module is restored afterwards."""
-    training = [part for part in model.modules() if part.training] if isinstance(model, nn.Module) else []
+    training = [part for part in modules_of(model) if part.training] if isinstance(model, nn.Module) else []
     for part in training:
         part.training = False
     try:
-        with torch.inference_mode(), without_onednn(model), current(next(model.parameters()).device):
+        device = next(model.parameters()).device
+        with torch.inference_mode(), without_onednn(model), current(device), weights_stay():
             yield
     finally:
         for part in training:

@@ -11,19 +11,19 @@ graph out and puts it back, so that no two threads write into the same tensors."
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.record import tracing
 from regard.layers.encoder_decoder import NO_LIMIT
 from regard.layers.replay import addresses, capture, replays, reserved, run_aside, syncing_never
-from regard.layers.state import SOURCES, Room, State
+from regard.layers.state import SOURCES, Pairs, Room, State, copy_all, over_rows
 
 WORTH = 8  # steps. A capture takes 30 ms, as long as some 20 steps of a small model, and serves later batches too
 KEPT = 16  # graphs of a model, each with the tensors of its step
@@ -41,6 +41,8 @@ class Input(Protocol):
 
     def tensors(self) -> Iterable[Tensor]: ...
 
+    def loading(self, *new: Any) -> Pairs: ...
+
 
 class Recording(NamedTuple):
     """Work that can be done again and again."""
@@ -48,30 +50,17 @@ class Recording(NamedTuple):
     launch: Callable[..., Any]  # a step returns what the host is told, `start` a state
     input: Any  # an Input, static; a step overwrites it by what follows from it
     place: Tensor  # () where pasts are written next
+    reads: Any = None  # what it reads beside these, so that it is not freed
     bytes: int = 0  # of GPU memory
 
-    def load(self, begun: Input, size: int) -> None:
+    def load(self, begun: Any, size: int) -> None:
         """Go on from this state, whose pasts have so many places."""
-        copy_all(self.input.tensors(), begun.tensors())
+        copy_all(self.input.loading(begun))
         self.place.fill_(size)
 
 
-def copy_all(static: Iterable[Tensor], new: Iterable[Tensor]) -> None:
-    """Copy new tensors into static ones, those of a dtype together, in fewer kernels."""
-    groups: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
-    for old, now in zip(static, new, strict=True):
-        if old.shape != now.shape:
-            raise RuntimeError(f"a step makes {tuple(now.shape)} of a state of shape {tuple(old.shape)}")
-        if old is not now:
-            olds, news = groups.setdefault(old.dtype, ([], []))
-            olds.append(old)
-            news.append(now)
-    for olds, news in groups.values():
-        torch._foreach_copy_(olds, news)
-
-
 recordings: WeakKeyDictionary[nn.Module, dict[Any, Recording]] = WeakKeyDictionary()
-started: WeakKeyDictionary[nn.Module, set[Any]] = WeakKeyDictionary()  # keys of sources that were read
+read_before: WeakKeyDictionary[nn.Module, set[Any]] = WeakKeyDictionary()  # keys of sources
 refused: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()  # models whose step is no graph, and why
 
 
@@ -150,10 +139,14 @@ def most_places(model: Any) -> int:
     return getattr(model, "max_target_positions", NO_LIMIT)
 
 
+def most_sources(model: Any) -> int:
+    """How many places a source of the model may have."""
+    return getattr(model, "max_source_positions", NO_LIMIT)
+
+
 def room(model: Any, capacity: int, device: torch.device) -> Room:
     """Room for pasts of this capacity, at place 0."""
-    place = torch.zeros((), dtype=torch.long, device=device)
-    return Room(capacity, getattr(model, "max_source_positions", NO_LIMIT), place)
+    return Room(capacity, most_sources(model), torch.zeros((), dtype=torch.long, device=device))
 
 
 def captured(launch: Callable[[], T]) -> Callable[[], T]:
@@ -183,6 +176,14 @@ class Source(NamedTuple):
     def tensors(self) -> tuple[Tensor, ...]:
         return tuple(self)
 
+    def loading(self, new: Source, left: int) -> Pairs:
+        """What is copied where to make this source, of a fixed shape, the new one behind so much padding. Rows
+        beyond those of the new one repeat its first."""
+        if self.mask.shape[1] > new.mask.shape[1]:
+            self.mask.zero_()
+        for static, side in zip(self, new, strict=True):
+            yield from over_rows(static[:, left : left + side.shape[1]], side)
+
 
 def _unread(model: Any, size: int) -> str:
     """Why reading a source of this size is not a graph; "": it is."""
@@ -205,46 +206,57 @@ def _padding(model: Any, size: int) -> tuple[int, int]:
     return (missing, 0) if left else (0, missing)
 
 
-def start(model: Any, source: Tensor, mask: Tensor) -> State:
-    """model.start(source, mask). On a GPU it is a graph from the second source of a shape on, for a model that says
-    at which side its sources can be padded, so that few shapes occur ("": at none)."""
-    if not on_gpu(source) or not source.shape[1]:
-        return model.start(source, mask)
-    why = _unread(model, source.shape[1])
-    if why:
-        tell(model, f"a source is read without a graph: {why}")
-        return model.start(source, mask)
-    more, count = _padding(model, source.shape[1]), bucket(len(source))
-    given = Source(source, mask)
-    if any(more):
-        given = Source(F.pad(source, more), F.pad(mask, more))
-    if count > len(source):
-        here = torch.arange(count, device=source.device)
-        given = Source(*(side[torch.where(here < len(source), here, 0)] for side in given))
-    key = "start", addresses(model), given.tokens.shape, given.mask.shape, source.dtype
-    if key not in started.setdefault(model, set()):
-        started[model].add(key)
-        return model.start(source, mask)
+@contextmanager
+def started(model: Any, source: Tensor, mask: Tensor) -> Iterator[tuple[State, bool]]:
+    """The state of model.start(source, mask), and whether it is a graph's. Then it lies in tensors that others
+    overwrite afterwards, and has as many rows as a bucket: those beyond the source repeat the first.
+
+    On a GPU it is a graph from the second source of a shape on, for a model that says at which side its sources can
+    be padded, so that few shapes occur ("": at none)."""
+    given, left = Source(source, mask), 0
+    key, recording = None, None
+    if on_gpu(source) and source.shape[1]:
+        why = _unread(model, source.shape[1])
+        if why:
+            tell(model, f"a source is read without a graph: {why}")
+        else:
+            left, right = _padding(model, source.shape[1])
+            key, recording = _reader(model, given, left, right)
+    if recording is None:
+        yield model.start(source, mask), False
+        return
+    try:
+        copy_all(recording.input.loading(given, left))
+        state = recording.launch()
+        yield state.since(left) if left else state, True
+    finally:
+        give_back(model, key, recording)
+
+
+def _reader(model: Any, given: Source, left: int, right: int) -> tuple[Any, Recording | None]:
+    """The graph that reads such a source with so much padding, and its key; None: it is read without."""
+    shapes = [(bucket(len(side)), left + side.shape[1] + right, *side.shape[2:]) for side in given]
+    key = "start", addresses(model), *shapes, given.tokens.dtype
+    if key not in read_before.setdefault(model, set()):
+        read_before[model].add(key)
+        return key, None
 
     def record() -> Recording:
-        static = Source(given.tokens.clone(), given.mask.clone())
-        place = torch.zeros((), dtype=torch.long, device=source.device)
+        static = Source(*(side.new_zeros(shape) for side, shape in zip(given, shapes, strict=True)))
+        copy_all(static.loading(given, left))
 
         def launch() -> State:
             with syncing_never():
                 return model.start(*static)
 
+        place = torch.zeros((), dtype=torch.long, device=given.tokens.device)
         return Recording(captured(launch), static, place)
 
     try:
-        recording = take(model, key, record)
+        return key, take(model, key, record)
     except Exception as error:
         refuse(model, error)
-        return model.start(source, mask)
-    copy_all(recording.input.tensors(), given.tensors())
-    state = recording.launch().since(more[0]).drop(torch.arange(len(source), device=source.device))
-    give_back(model, key, recording)
-    return state
+        return key, None
 
 
 class Copied:
@@ -252,16 +264,18 @@ class Copied:
 
     def __init__(self, tensor: Tensor):
         self.copy: Tensor | None = None
+        self.envelope: Envelope | None = None
         if not tensor.is_cuda:
             self.copy = tensor.clone()
             return
-        self.key = tensor.device, tensor.shape, tensor.dtype
+        stream = torch.cuda.current_stream(tensor.device)
+        self.key = stream.cuda_stream, tensor.device, tensor.shape, tensor.dtype
         try:
             self.envelope = envelopes.setdefault(self.key, []).pop()
         except IndexError:
             self.envelope = Envelope(torch.empty_like(tensor, device="cpu").pin_memory())
         self.envelope.tensor.copy_(tensor, non_blocking=True)
-        self.envelope.arrived.record(torch.cuda.current_stream(tensor.device))
+        self.envelope.arrived.record(stream)
 
     def keep(self, sentences: np.ndarray) -> None:
         """These sentences alone, of (.., B, P)."""
@@ -269,10 +283,17 @@ class Copied:
 
     def wait(self) -> Tensor:
         if self.copy is None:
+            assert self.envelope is not None
             self.envelope.arrived.synchronize()
             self.copy = self.envelope.tensor.clone()
-            envelopes[self.key].append(self.envelope)
+            self.forget()
         return self.copy
+
+    def forget(self) -> None:
+        """It is not wanted any more; the next copy comes behind it on the stream."""
+        if self.envelope is not None:
+            envelopes[self.key].append(self.envelope)
+        self.envelope = None
 
 
 class Envelope:

@@ -10,7 +10,6 @@ For one row. It chooses tokens as `take_step` does, by the same rules and random
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,12 +20,13 @@ from torch import Tensor, nn
 
 from regard.attention.record import tracing
 from regard.decode import graphs
-from regard.decode.graphs import WORTH, Copied, Recording, capacity_for, most_places, refused
+from regard.decode.graphs import WORTH, Copied, Recording, capacity_for, most_places, most_sources, refused
 from regard.decode.rows import Rows, choose_tokens, take_step
 from regard.decode.rules import PADDING
 from regard.decode.settings import Decoding
 from regard.errors import BadInput
 from regard.layers.replay import addresses
+from regard.layers.state import copy_all
 from regard.models import protocols
 
 TRUST = 2  # tokens in a row that were looked up rightly, before more are proposed: a pass costs more than a step
@@ -70,12 +70,9 @@ class Text:
 class Lookup:
     """One row that is written so; to its loop it looks as `RowsAhead`."""
 
-    count = 1  # row
-
     def __init__(self, model: Any, rows: Rows, text: Sequence[int], ahead: int, size: int):
         self.model, self.rows, self.size, self.text, self.ahead = model, rows, size, Text(text), ahead
         self.right = 0  # tokens in a row that were looked up rightly
-        self.ready: deque[np.ndarray] = deque()  # outcomes that are not told yet
 
     @staticmethod
     def begin(model: Any, rows: Rows, left: int, text: Sequence[int], ahead: int) -> Lookup | None:
@@ -92,7 +89,8 @@ class Lookup:
                 return CapturedLookup(model, rows, text, ahead, size, left)
             except Exception as error:
                 graphs.refuse(model, error)
-        return Lookup(model, rows, text, ahead, size)
+        own = rows.state.drop(torch.zeros(1, dtype=torch.long, device=rows.tokens.device))  # of no graph
+        return Lookup(model, replace(rows, state=own), text, ahead, size)
 
     @property
     def most(self) -> int:
@@ -101,21 +99,20 @@ class Lookup:
 
     @property
     def is_full(self) -> bool:
-        return not self.ready and self.size + self.ahead + 1 > self.most
+        return self.size + self.ahead + 1 > self.most
 
-    def outcome(self, left: int) -> np.ndarray:
-        """What the next step wrote, as `take_step` says it."""
-        if not self.ready:
-            guess = self.text.propose(self.ahead)
-            proposal = guess[: self._most_proposed(left)] if self.right >= TRUST else []
-            told = self._pass(proposal).numpy()
-            tokens = told[0].astype(np.int64).tolist()
-            agreed = len(tokens) - 1 if proposal else int(tokens == guess[:1])
-            self.right = self.right + agreed if agreed >= max(len(proposal), 1) else 0
-            self.size += len(tokens)
-            self.text.add(tokens)
-            self.ready.extend(told[:, place : place + 1] for place in range(len(tokens)))
-        return self.ready.popleft()
+    def take(self, left: int) -> np.ndarray:
+        """What the next steps wrote (S, 3, 1), as `take_step` says it."""
+        guess = self.text.propose(self.ahead)
+        proposal = guess[: self._most_proposed(left)] if self.right >= TRUST else []
+        told = self._pass(proposal).numpy()
+        tokens = told[0].astype(np.int64).tolist()
+        agreed = len(tokens) - 1 if proposal else int(tokens == guess[:1])
+        self.right = self.right + agreed if agreed >= max(len(proposal), 1) else 0
+        self.size += len(tokens)
+        self.text.add(tokens)
+        outcomes: np.ndarray = told.T[:, :, None]
+        return outcomes
 
     def _most_proposed(self, left: int) -> int:
         """Each token of a proposal costs time, so it is as long as those before it let one hope."""
@@ -136,11 +133,9 @@ class Lookup:
     def thins_out(self, alive: int, left: int) -> bool:
         return False
 
-    def outcomes(self) -> list[np.ndarray]:
-        """Of the tokens that were written ahead and not told yet."""
-        told = [*self.ready]
-        self.ready.clear()
-        return told
+    def outcomes(self) -> tuple[np.ndarray, ...]:
+        """Nothing is written that was not told."""
+        return ()
 
     def leave(self, places: Sequence[int]) -> Rows | None:
         """The row after all that was written; None: it is not wanted."""
@@ -154,12 +149,10 @@ class CapturedLookup(Lookup):
         super().__init__(model, rows, text, ahead, size)
         places = max(size, rows.history.shape[1]) + left + ahead + 1
         self.capacity = capacity_for(places, most_places(model))
-        begun = rows.fixed(1, graphs.room(model, self.capacity, rows.tokens.device), copy=False)
-        (group,) = rows.groups
-        shapes = tuple((tensor.shape, tensor.dtype) for tensor in begun.tensors())
-        self.key = "lookup", ahead, addresses(model), shapes, group.key, rows.minimum > 0
+        self.masked = rows.state.is_masked
+        self.key = "lookup", ahead, addresses(model), rows.form(1, self.capacity, most_sources(model))
         self.recording = graphs.take(model, self.key, lambda: record(model, rows, ahead, self.capacity))
-        self.recording.load(begun, size)
+        self.recording.load(rows, size)
 
     @property
     def most(self) -> int:
@@ -180,7 +173,7 @@ class CapturedLookup(Lookup):
         rows = None
         if places:
             static: Rows = self.recording.input
-            rows = static.growing(self.size).keep(torch.zeros(1, dtype=torch.long, device=static.tokens.device))
+            rows = replace(static.growing(self.size, self.masked).keep([0]), minimum=self.rows.minimum)
         graphs.give_back(self.model, self.key, self.recording)
         return rows
 
@@ -265,7 +258,7 @@ def record(model: Any, rows: Rows, ahead: int, capacity: int) -> Recording:
         if width:
             first = torch.arange(width, device=proposal.device) + (after.history.shape[1] - width - longer) + count
             after = replace(after, history=after.history[:, first])
-        graphs.copy_all(static.tensors(), after.tensors())
+        copy_all(zip(static.tensors(), after.tensors(), strict=True))
         room.place.add_(count)
 
     def several() -> Tensor:
@@ -283,7 +276,7 @@ def record(model: Any, rows: Rows, ahead: int, capacity: int) -> Recording:
     def launch(proposed: Tensor | None) -> Tensor:
         if proposed is None:
             return both[1]()
-        proposal.copy_(proposed)
+        proposal.copy_(proposed, non_blocking=True)
         return both[0]()
 
     return Recording(launch, static, room.place)

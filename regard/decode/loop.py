@@ -10,8 +10,8 @@ Which rows are done and what they have written is kept on the host."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Generator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from regard.decode.hypothesis import Hypothesis
 from regard.decode.lookup import Lookup
 from regard.decode.rows import Rows, take_step
 from regard.decode.rows_ahead import RowsAhead
-from regard.decode.rules import NO_TOKEN, PADDING, Rules, Stop
+from regard.decode.rules import NO_TOKEN, PADDING, Rules, Stop, to_device
 from regard.models import protocols
 
 
@@ -65,7 +65,7 @@ def write(
     if not len(live):
         return answers
     if len(live) < len(source):
-        here = torch.from_numpy(live).to(source.device)
+        here = to_device(live, source.device)
         source, mask, rules = source[here], mask[here], rules.keep(live)
     loop = Loop(model)
     loop.join(source, mask, live.tolist(), [rules])
@@ -101,6 +101,16 @@ class Draft:
         return Hypothesis(self.written[: len(self.written) - finished], score, finished)
 
 
+def drafts_of(names: Sequence[int], parts: Sequence[Rules]) -> Iterator[Draft]:
+    """Empty drafts by the caller's numbers, those of the first rules first."""
+    numbers = iter(names)
+    for part in parts:
+        ahead, limits = part.decoding.speculate, part.limits.tolist()
+        texts = part.before.tolist() if ahead else [[]] * len(limits)
+        for limit, before in zip(limits, texts, strict=True):
+            yield Draft(next(numbers), part.end, limit, part.stop, ahead, before)
+
+
 class Table(NamedTuple):
     """Drafts that are not done, as arrays (n,): a step of hundreds of rows is a few operations."""
 
@@ -109,7 +119,7 @@ class Table(NamedTuple):
     ends: np.ndarray
     limits: np.ndarray
     lengths: np.ndarray  # tokens written
-    written: list[np.ndarray]  # the tokens of each step since the table was made
+    written: list[np.ndarray]  # (steps, n) what the drafts have not got yet
     stops: bool  # may a function stop one?
 
     @staticmethod
@@ -127,7 +137,7 @@ class Loop:
     def __init__(self, model: protocols.Generator):
         self.model = model
         self.drafts: list[Draft | None] = []  # in the order of the batch; None: it is done, or was never wanted
-        self.rows: Rows | None = None
+        self.rows: Rows | None = None  # None: there are none, or `ahead` has them
         self.table: Table | None = None  # of the drafts
         self.ahead: RowsAhead | Lookup | None = None  # that writes them, instead of `rows`
         self.backlog: deque[Step] = deque()  # steps that were taken before the batch was changed
@@ -143,57 +153,62 @@ class Loop:
         by which the caller knows them. The parts have their rules, those of the first rows first; the rows of a
         part have one seed. No limit may be 0."""
         self._settle()
-        state, numbers = graphs.start(self.model, source, mask), iter(names)
-        new = Rows.begin(state, parts[0])
-        for part in parts[1:]:
-            new = new.join(Rows.begin(state, part), state)
-        self.rows = new if self.rows is None else self.rows.join(new)
-        for part in parts:
-            ahead, limits = part.decoding.speculate, part.limits.tolist()
-            texts = part.before.tolist() if ahead else [[]] * len(limits)
-            self.drafts += [
-                Draft(next(numbers), part.end, limit, part.stop, ahead, before)
-                for limit, before in zip(limits, texts, strict=True)
-            ]
+        with graphs.started(self.model, source, mask) as (state, lent):
+            new = Rows.begin(state, parts[0])
+            for part in parts[1:]:
+                new = new.join(Rows.begin(state, part), state)
+            self.drafts += drafts_of(names, parts)
+            if self.rows is None and self._go_ahead(new):  # from where the state lies
+                return
+            if lent:
+                new = replace(new, state=state.drop(torch.arange(len(new), device=source.device)))
+            self.rows = new if self.rows is None else self.rows.join(new)
 
     def step(self) -> Step:
         """Write the next token of every row; those that are done with it leave."""
-        if self.backlog:
-            return self.backlog.popleft()
-        assert self.rows is not None
-        self.steady += 1
-        if self.ahead is not None and self.ahead.is_full:
-            self._settle()
-            self.trim()
-        if self.ahead is None:
-            self.ahead = self._look_up() or RowsAhead.begin(self.model, self.rows, self.left)
-        if self.ahead is None:
-            outcome, self.rows = take_step(self.model, self.rows)
-            step = self._account(outcome.cpu().numpy())
-        else:
-            self.drafts += [None] * (self.ahead.count - len(self.drafts))
-            step = self._account(self.ahead.outcome(self.left))
-        if step.answers or step.failed:
-            alive = sum(draft is not None for draft in self.drafts)
-            if self.ahead is None or not alive or self.ahead.thins_out(alive, self.left):
-                self._settle()
-        return step
-
-    def _look_up(self) -> Lookup | None:
-        """What proposes the tokens of a row that asks for it."""
-        draft = next((draft for draft in self.drafts if draft is not None), None)
-        if draft is None or not draft.speculate or self.rows is None:
-            return None
-        self._write_down()
-        text = [token for token in draft.before if token != PADDING] + draft.written
-        return Lookup.begin(self.model, self.rows, self.left, text, draft.speculate)
+        if not self.backlog:
+            self._take()
+        return self.backlog.popleft()
 
     def steps(self) -> list[Step]:
         """The next step, and those that need not be waited for: a graph takes several at once."""
-        taken = [self.step()]
-        while self.backlog or (self.ahead is not None and self.ahead.ready):
-            taken.append(self.step())
+        taken = [self.step(), *self.backlog]
+        self.backlog.clear()
         return taken
+
+    def _take(self) -> None:
+        """Take the next step, or as many as a graph takes at once."""
+        if self.ahead is not None and self.ahead.is_full:
+            self._settle()
+            self.trim()
+        if self.rows is not None and not self._go_ahead(self.rows):
+            outcome, self.rows = take_step(self.model, self.rows)
+            steps = self._account(outcome.cpu().numpy()[None])
+        else:
+            assert self.ahead is not None
+            steps = self._account(self.ahead.take(self.left))
+        self.backlog += steps
+        self.steady += len(steps)
+        if any(step.answers or step.failed for step in steps):
+            alive = len(self._table.names)
+            if self.ahead is None or not alive or self.ahead.thins_out(alive, self.left):
+                self._settle()
+
+    def _go_ahead(self, rows: Rows) -> bool:
+        """Is there something that goes on from these rows faster than step by step?"""
+        self.ahead = self._look_up(rows) or RowsAhead.begin(self.model, rows, self.left)
+        if self.ahead is not None:
+            self.rows = None
+        return self.ahead is not None
+
+    def _look_up(self, rows: Rows) -> Lookup | None:
+        """What proposes the tokens of a row that asks for it."""
+        draft = next((draft for draft in self.drafts if draft is not None), None)
+        if draft is None or not draft.speculate:
+            return None
+        self._write_down()
+        text = [token for token in draft.before if token != PADDING] + draft.written
+        return Lookup.begin(self.model, rows, self.left, text, draft.speculate)
 
     @property
     def is_open(self) -> bool:
@@ -213,20 +228,31 @@ class Loop:
             self.table = Table.of(self.drafts)
         return self.table
 
-    def _account(self, outcome: np.ndarray) -> Step:
-        """What follows from the outcome of `take_step`, for the rows that are not done."""
-        table = self._table
-        tokens, totals, possible = outcome[:, table.places]
-        tokens = tokens.astype(np.int64)
-        table.written.append(tokens)
-        table.lengths[:] += 1
-        ended = tokens == table.ends
-        done = ended | (table.lengths == table.limits) | (possible == 0)
-        step = Step(table.names, tokens.tolist(), ended.tolist(), {}, [])
-        if not done.any() and not table.stops:
-            return step
+    def _account(self, outcomes: np.ndarray) -> list[Step]:
+        """What follows from outcomes of `take_step` (S, 3, N), for the rows that are not done."""
+        steps: list[Step] = []
+        while len(steps) < len(outcomes) and (table := self._table).names:
+            tokens, totals, possible = outcomes[len(steps) :, :, table.places].swapaxes(0, 1)  # (S, n)
+            tokens = tokens.astype(np.int64)
+            ended = tokens == table.ends
+            lengths = table.lengths + np.arange(1, len(tokens) + 1)[:, None]
+            done = ended | (lengths == table.limits) | (possible == 0)
+            some = done.any(1)  # with a step: the rows of later ones are others
+            last = 0 if table.stops else int(some.argmax()) if some.any() else len(some) - 1
+            count = last + 1
+            table.written.append(tokens[:count])
+            table.lengths[:] += count
+            columns = zip(tokens[:count].tolist(), ended[:count].tolist(), strict=True)
+            steps += [Step(table.names, own, ends, {}, []) for own, ends in columns]
+            if table.stops or some[last]:
+                self._end(steps[-1], totals[last], possible[last], done[last])
+        return steps
+
+    def _end(self, step: Step, totals: np.ndarray, possible: np.ndarray, done: np.ndarray) -> None:
+        """The rows that are done with a step leave, and those that are told to stop."""
+        places = self._table.places.tolist()
         self._write_down()
-        for number, place in enumerate(table.places.tolist()):
+        for number, place in enumerate(places):
             draft = self.drafts[place]
             assert draft is not None
             if not possible[number]:
@@ -235,14 +261,14 @@ class Loop:
                 step.answers[draft.name] = draft.answer(float(totals[number]))
             else:
                 continue
-            self.drafts[place] = None
-        return step
+            self.drafts[place] = self.table = None
 
     def _write_down(self) -> None:
-        """Give the drafts what they have written since the table was made."""
-        table, self.table = self.table, None
+        """Give the drafts what they have written."""
+        table = self.table
         if table is not None and table.written:
-            rows = np.stack(table.written, 1).tolist()
+            rows = np.concatenate(table.written).T.tolist()
+            table.written.clear()
             for place, tokens in zip(table.places.tolist(), rows, strict=True):
                 draft = self.drafts[place]
                 if draft is not None:
@@ -251,25 +277,27 @@ class Loop:
     def _settle(self) -> None:
         """Go on from the rows that are not done alone, with nothing computed ahead."""
         if self.ahead is not None and any(self.drafts):
-            self.backlog.extend(step for step in map(self._account, self.ahead.outcomes()) if step.rows)
+            for outcomes in self.ahead.outcomes():
+                self.backlog += self._account(outcomes)
         places = [place for place, draft in enumerate(self.drafts) if draft is not None]
         if self.ahead is not None:
             self.rows, self.ahead = self.ahead.leave(places), None
         elif not places:
             self.rows = None
         elif self.rows is not None and len(places) < len(self.rows):
-            self.rows = self.rows.keep(torch.tensor(places, device=self.rows.tokens.device))
+            self.rows = self.rows.keep(places)
         self._write_down()
-        self.drafts, self.steady = [self.drafts[place] for place in places], 0
+        self.drafts, self.table, self.steady = [self.drafts[place] for place in places], None, 0
 
     def leave(self, names: Collection[int]) -> None:
         """Drop rows whose answers nobody waits for."""
         self.backlog = deque(step.without(names) for step in self.backlog)
         self._write_down()
         self.drafts = [None if draft and draft.name in names else draft for draft in self.drafts]
+        self.table = None
         self._settle()
 
     def trim(self) -> None:
         """Drop the padding that no row needs any more, after longer rows have left."""
-        if self.rows is not None and self.ahead is None:
+        if self.rows is not None:
             self.rows = self.rows.trim()

@@ -4,18 +4,19 @@ Letters: N rows, V words, L tokens before."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batches.batch import wide
 from regard.decode.choice import Dice, choose
 from regard.decode.generator import at_least_float32
-from regard.decode.rules import PADDING, Rules, join_padded
-from regard.layers.state import Room, State
+from regard.decode.rules import PADDING, Rules, join_padded, to_device
+from regard.layers.state import Pairs, Room, State, copy_all, over_rows
 from regard.models import protocols
 
 try:
@@ -50,7 +51,7 @@ class Rows:
             torch.zeros(count, device=device),
             rules.min_lengths,
             rules.before if rules.decoding.looks_back else rules.before[:, :0],
-            (RowGroup.begin(rules, torch.arange(count, device=device)),),
+            (RowGroup.begin(rules),),
             rules.longest_minimum,
         )
 
@@ -75,17 +76,18 @@ class Rows:
             max(self.minimum, others.minimum),
         )
 
-    def keep(self, places: Tensor) -> Rows:
-        """The rows at these places (N',), in ascending order."""
-        moved = places.new_full((len(self),), -1)
-        moved[places] = torch.arange(len(places), device=places.device)
+    def keep(self, places: Sequence[int]) -> Rows:
+        """The rows at these places, in ascending order."""
+        here = to_device(np.array(places, np.int64), self.tokens.device)
+        moved = np.full(len(self), -1)
+        moved[places] = np.arange(len(places))
         return replace(
             self,
-            state=self.state.drop(places),
-            tokens=self.tokens[places],
-            totals=self.totals[places],
-            least=self.least[places],
-            history=self.history[places],
+            state=self.state.drop(here),
+            tokens=self.tokens[here],
+            totals=self.totals[here],
+            least=self.least[here],
+            history=self.history[here],
             groups=tuple(kept for group in self.groups if len((kept := group.keep(moved)).places)),
         )
 
@@ -95,37 +97,50 @@ class Rows:
         first = int(used.int().argmax()) if used.any() else len(used)
         return replace(self, state=self.state.trim(), history=self.history[:, first:])
 
-    def fixed(self, count: int, room: Room, *, copy: bool = True) -> Rows:
-        """A copy whose tensors keep their shapes in later steps: `count` rows, of which those beyond N repeat the
-        first and are not wanted. For rows of one group. copy=False: what has its shape already is not copied."""
+    def form(self, count: int, capacity: int, source: int) -> Hashable:
+        """What a graph of `fixed` depends on: its settings, and what the shapes of its tensors do."""
         (group,) = self.groups
-        missing = max(0, room.capacity - self.history.shape[1]) if self.history.shape[1] else 0
-        history = F.pad(self.history, (missing, 0), value=PADDING) if missing else self.history
-        if count == len(self) and not copy:
-            return replace(self, state=self.state.fixed(None, room), history=history)
-        index = torch.arange(count, device=self.tokens.device)
-        index = torch.where(index < len(self), index, 0)
-        return Rows(
-            self.state.fixed(index, room),
-            self.tokens[index],
-            self.totals[index],
-            self.least[index],
-            history[index],
-            (group.repeat(index),),
-            self.minimum,
-        )
+        choice = group.key, self.minimum > 0, self.totals.dtype
+        return choice, count, capacity, self._back(capacity), self.state.form(source)
 
-    def growing(self, size: int) -> Rows:
-        """Rows of `fixed` whose pasts have so many places, as those that grow."""
-        return replace(self, state=self.state.growing(size))
+    def _back(self, capacity: int) -> int:
+        """How many tokens rules can look back at in buffers of this capacity."""
+        return max(capacity, self.history.shape[1]) if self.history.shape[1] else 0
+
+    def fixed(self, count: int, room: Room) -> Rows:
+        """A copy whose tensors keep their shapes in later steps: `count` rows, of which those beyond N repeat the
+        first and are not wanted. For rows of one group."""
+        (group,) = self.groups
+        tokens, totals, least = (x.new_zeros(count) for x in (self.tokens, self.totals, self.least))
+        state, history = self.state.fixed(count, room, 1), self.history.new_zeros(count, self._back(room.capacity))
+        static = Rows(state, tokens, totals, least, history, (group.fixed(count),), self.minimum)
+        copy_all(static.loading(self))
+        return static
+
+    def loading(self, new: Rows) -> Pairs:
+        """What is copied where to make these rows, of `fixed`, the new ones."""
+        yield from self.state.loading(new.state)
+        history, known = self.history, new.history.shape[1]
+        if known:
+            history[:, : history.shape[1] - known].fill_(PADDING)
+            history = history[:, history.shape[1] - known :]
+        mine, others = ((rows.tokens, rows.totals, rows.least, *rows.dice) for rows in (self, new))
+        for static, other in zip((*mine, history), (*others, new.history), strict=True):
+            yield from over_rows(static, other)
+
+    def growing(self, size: int, masked: bool) -> Rows:
+        """Rows of `fixed` whose pasts have so many places, as those that grow. masked: some may be hidden."""
+        return replace(self, state=self.state.growing(size, masked))
+
+    @property
+    def dice(self) -> list[Tensor]:
+        """The tensors that they draw their numbers from."""
+        return [tensor for group in self.groups if group.dice is not None for tensor in group.dice]
 
     def tensors(self) -> Iterator[Tensor]:
         """All tensors that a step changes, or reads."""
         yield from self.state.tensors()
-        yield from (self.tokens, self.totals, self.least, self.history)
-        for group in self.groups:
-            if group.dice is not None:
-                yield from (group.dice.keys, group.dice.drawn)
+        yield from (self.tokens, self.totals, self.least, self.history, *self.dice)
 
 
 @dataclass(frozen=True)
@@ -133,7 +148,7 @@ class RowGroup:
     """Rows whose tokens are chosen by the same settings, so that they are computed together."""
 
     rules: Rules  # its settings and tokens; the limits are those of the rows
-    places: Tensor  # (n,) in the batch
+    places: np.ndarray  # (n,) in the batch
     dice: Dice | None  # None: the likeliest tokens are taken
     checked: bool = False  # are its tokens those of the model?
 
@@ -142,11 +157,15 @@ class RowGroup:
         return self.rules.decoding.choice, self.rules.end, self.rules.never
 
     @staticmethod
-    def begin(rules: Rules, places: Tensor) -> RowGroup:
-        settings = rules.decoding
-        return RowGroup(
-            rules, places, Dice.begin(settings.seed, len(places), places.device) if settings.temperature else None
-        )
+    def begin(rules: Rules) -> RowGroup:
+        settings, device = rules.decoding, rules.start.device
+        dice = Dice.begin(settings.seed, len(rules), device) if settings.temperature else None
+        return RowGroup(rules, np.arange(len(rules)), dice)
+
+    @cached_property
+    def here(self) -> Tensor:
+        """The places on the device."""
+        return to_device(self.places, self.rules.start.device)
 
     def check(self, words: int) -> RowGroup:
         """ValueError where a token of its rules is none of so many words."""
@@ -163,18 +182,24 @@ class RowGroup:
 
     def join(self, others: RowGroup) -> RowGroup:
         dice = self.dice.join(others.dice) if self.dice is not None and others.dice is not None else None
-        return replace(self, places=torch.cat([self.places, others.places]), dice=dice)
+        return replace(self, places=np.concatenate([self.places, others.places]), dice=dice)
 
-    def keep(self, moved: Tensor) -> RowGroup:
+    def keep(self, moved: np.ndarray) -> RowGroup:
         """Its rows that stay in the batch: moved (N,) says where to, -1 where not."""
         places = moved[self.places]
-        stay = (places >= 0).nonzero().flatten()
-        return replace(self, places=places[stay], dice=None if self.dice is None else self.dice.select(stay))
+        stay = (places >= 0).nonzero()[0]
+        dice = None if self.dice is None else self.dice.select(to_device(stay, self.dice.keys.device))
+        return replace(self, places=places[stay], dice=dice)
+
+    def fixed(self, count: int) -> RowGroup:
+        """A group of so many rows, whose dice `Rows.loading` fills."""
+        dice = None if self.dice is None else Dice(*(numbers.new_zeros(count) for numbers in self.dice))
+        return replace(self, places=np.arange(count), dice=dice)
 
     def repeat(self, rows: Tensor) -> RowGroup:
         """These of its rows (n',), some of them several times; for a group of all rows."""
         dice = None if self.dice is None else self.dice.select(rows)
-        return replace(self, places=torch.arange(len(rows), device=rows.device), dice=dice)
+        return replace(self, places=np.arange(len(rows)), dice=dice)
 
 
 def take_step(model: protocols.Generator, rows: Rows) -> tuple[Tensor, Rows]:
@@ -211,6 +236,6 @@ def _choose(logits: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         return rows.groups[0].choose(logits.clone(), early, rows.history)
     tokens, best = torch.empty_like(rows.tokens), logits.new_empty(len(logits))
     for group in rows.groups:
-        at = group.places
+        at = group.here
         tokens[at], best[at] = group.choose(logits[at], None if early is None else early[at], rows.history[at])
     return tokens, best

@@ -5,7 +5,7 @@ Rows that are done stay in the batch and write on, unheard, until few are left o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,13 +15,14 @@ from torch import Tensor, nn
 
 from regard.attention.record import tracing
 from regard.decode import graphs
-from regard.decode.graphs import WORTH, Copied, Recording, bucket, capacity_for, most_places, refused
+from regard.decode.graphs import WORTH, Copied, Recording, bucket, capacity_for, most_places, most_sources, refused
 from regard.decode.rows import Rows, take_step
 from regard.layers.replay import addresses
+from regard.layers.state import copy_all
 from regard.models import protocols
 
 STEPS = 4  # of a graph: the host launches it and asks for its outcome once
-AHEAD = 1  # graphs that the GPU has to run while the host follows
+AHEAD = 2  # graphs that the GPU has to run while the host follows
 
 
 class RowsAhead:
@@ -30,14 +31,11 @@ class RowsAhead:
     def __init__(self, model: Any, rows: Rows, size: int, capacity: int):
         self.model, self.device = model, rows.tokens.device
         self.count, self.size, self.capacity = bucket(len(rows)), size, capacity
-        begun = rows.fixed(self.count, graphs.room(model, capacity, self.device), copy=False)
-        (group,) = rows.groups
-        shapes = tuple((tensor.shape, tensor.dtype) for tensor in begun.tensors())
-        self.key = addresses(model), shapes, group.key, rows.minimum > 0
+        self.masked, self.minimum = rows.state.is_masked, rows.minimum
+        self.key = addresses(model), STEPS, rows.form(self.count, capacity, most_sources(model))
         self.recording = graphs.take(model, self.key, lambda: record(model, rows, self.count, capacity))
-        self.recording.load(begun, size)
+        self.recording.load(rows, size)
         self.waiting: deque[Copied] = deque()  # the outcomes of graphs
-        self.ready: deque[np.ndarray] = deque()  # those of steps
         self.taken = 0  # steps
 
     @staticmethod
@@ -63,31 +61,28 @@ class RowsAhead:
     @property
     def is_full(self) -> bool:
         """Is there no room for another place, and nothing left to tell?"""
-        return not self.waiting and not self.ready and not self.has_room
+        return not self.waiting and not self.has_room
 
     @property
     def has_room(self) -> bool:
         return not self.capacity or self.size + STEPS <= self.capacity
 
-    def outcome(self, left: int) -> np.ndarray:
-        """What the next step wrote, as `take_step` says it; no row writes more than `left` tokens from there on."""
-        while len(self.waiting) <= AHEAD and len(self.ready) + STEPS * len(self.waiting) < left and self.has_room:
+    def take(self, left: int) -> np.ndarray:
+        """What the next steps wrote (S, 3, N), as `take_step` says it; no row writes more than `left` tokens from
+        there on."""
+        while len(self.waiting) <= AHEAD and STEPS * len(self.waiting) < left and self.has_room:
             self.waiting.append(Copied(self.recording.launch()))
             self.size, self.taken = self.size + STEPS, self.taken + STEPS
-        if not self.ready:
-            self.ready.extend(self.waiting.popleft().wait().numpy())
-        return self.ready.popleft()
+        return self.waiting.popleft().wait().numpy()
 
     def thins_out(self, alive: int, left: int) -> bool:
         """Does it pay to go on with a smaller batch, if so many rows are not done?"""
         return left > 4 * WORTH and 4 * bucket(alive) <= self.count
 
-    def outcomes(self) -> list[np.ndarray]:
-        """Of the steps that were taken ahead and not told yet."""
-        told = [*self.ready, *(outcome for copied in self.waiting for outcome in copied.wait().numpy())]
-        self.ready.clear()
-        self.waiting.clear()
-        return told
+    def outcomes(self) -> Iterator[np.ndarray]:
+        """Those of the steps that were taken ahead and not told yet."""
+        while self.waiting:
+            yield self.waiting.popleft().wait().numpy()
 
     def leave(self, places: Sequence[int]) -> Rows | None:
         """A copy of the rows at these places, after all steps that were taken; None: of none. The graph may be used
@@ -95,8 +90,10 @@ class RowsAhead:
         rows = None
         if places:
             static: Rows = self.recording.input
-            rows = static.growing(self.size).keep(torch.tensor(places, device=self.device))
-            rows = replace(rows, minimum=static.minimum - self.taken)
+            rows = static.growing(self.size, self.masked).keep(places)
+            rows = replace(rows, minimum=self.minimum - self.taken)
+        for copied in self.waiting:
+            copied.forget()
         graphs.give_back(self.model, self.key, self.recording)
         return rows
 
@@ -129,7 +126,7 @@ def record(model: protocols.Generator, rows: Rows, count: int, capacity: int) ->
             outcomes.append(outcome)
             # The graph is for any minimum.
             rows = replace(rows, state=rows.state.moved(), history=history, minimum=static.minimum)
-        graphs.copy_all(static.tensors(), rows.tensors())
+        copy_all(zip(static.tensors(), rows.tensors(), strict=True))
         return torch.stack(outcomes)
 
     return Recording(graphs.captured(launch), static, room.place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -46,15 +47,12 @@ class Rules:
     still unfinished."""
 
     decoding: Decoding
-    max_lengths: Tensor  # (B,) most tokens, the end token included
-    limits: np.ndarray  # the same on the host: to ask a GPU is to wait for all that it was given to do
-    min_lengths: Tensor  # (B,) fewest tokens before the end token
+    limits: np.ndarray  # (B,) most tokens, the end token included
+    minima: np.ndarray  # (B,) fewest tokens before the end token
     start: Tensor  # (B,) the first input token
     before: Tensor  # (B, P) the prompt and the start token, behind PADDING
     end: int
     never: tuple[int, ...]
-    barred: Tensor  # (tokens,) those of never, on the device
-    longest_minimum: int  # of all sentences
     stop: Stop | None
 
     def __len__(self) -> int:
@@ -62,9 +60,28 @@ class Rules:
 
     def keep(self, sentences: np.ndarray) -> Rules:
         """The rules of these sentences."""
-        here = torch.from_numpy(sentences).to(self.start.device)
-        names = ("max_lengths", "min_lengths", "start", "before")
-        return replace(self, limits=self.limits[sentences], **{name: getattr(self, name)[here] for name in names})
+        here = to_device(sentences, self.start.device)
+        limits, minima = self.limits[sentences], self.minima[sentences]
+        return replace(self, limits=limits, minima=minima, start=self.start[here], before=self.before[here])
+
+    @cached_property
+    def min_lengths(self) -> Tensor:
+        """The minima (B,) on the device."""
+        return to_device(self.minima, self.start.device)
+
+    def both_lengths(self) -> Tensor:
+        """(B, 2) minima and limits, on the device."""
+        return to_device(np.stack([self.minima, self.limits], 1), self.start.device)
+
+    @cached_property
+    def longest_minimum(self) -> int:
+        """Of all sentences."""
+        return int(self.minima.max(initial=0))
+
+    @cached_property
+    def barred(self) -> Tensor:
+        """The tokens of `never`, on the device."""
+        return to_device(np.array(self.never, np.int64), self.start.device)
 
     def early(self, length: int) -> Tensor | None:
         """Which sentences (B,) may not end yet, after so many tokens; None: all may."""
@@ -108,28 +125,21 @@ class Rules:
 
 def read_rules(decoding: Decoding, target: Target, sentences: int, device: torch.device) -> Rules:
     """The rules of so many sentences. The settings are checked already; the target is checked here."""
-    limits = {
-        "max_length": decoding.max_length if target.max_length is None else target.max_length,
-        "min_length": decoding.min_length if target.min_length is None else target.min_length,
-    }
     if target.max_length is None and not decoding.max_length:
         raise ValueError("max_length must say how many tokens an answer may have; give it in the settings")
-    start, max_lengths, min_lengths = (
-        per_sentence(name, value, sentences, device) for name, value in {"start": target.start, **limits}.items()
-    )
+    longest = decoding.max_length if target.max_length is None else target.max_length
+    least = decoding.min_length if target.min_length is None else target.min_length
+    start = per_sentence("start", target.start, sentences, device)
     return Rules(
         decoding=decoding,
-        max_lengths=max_lengths,
-        limits=np.broadcast_to(_on_host(limits["max_length"]), sentences).astype(np.int64),
-        min_lengths=min_lengths,
+        limits=on_host("max_length", longest, sentences),
+        minima=on_host("min_length", least, sentences),
         start=start,
         before=start[:, None]
         if target.prompt is None
         else torch.cat([read_prompt(target, target.prompt, sentences, device), start[:, None]], 1),
         end=target.end,
         never=tuple(target.never),
-        barred=torch.tensor(target.never, dtype=torch.long, device=device),
-        longest_minimum=int(_on_host(limits["min_length"]).max()) if sentences else 0,
         stop=target.stop,
     )
 
@@ -155,11 +165,20 @@ def per_sentence(name: str, value: int | Tensor, sentences: int, device: torch.d
         )
     if (numbers < 0).any():
         raise ValueError(f"{name} must be 0 or more, got {int(numbers.min())}")
-    return numbers.to(device).expand(sentences)
+    return numbers.to(device, non_blocking=True).expand(sentences)
 
 
-def _on_host(value: int | Tensor) -> np.ndarray:
-    return value.cpu().numpy() if isinstance(value, Tensor) else np.array(value)
+def on_host(name: str, value: int | Tensor, sentences: int) -> np.ndarray:
+    """The same as an array (B,)."""
+    if type(value) is int and value >= 0:
+        return np.full(sentences, value)
+    value = value.cpu() if isinstance(value, Tensor) else value
+    return per_sentence(name, value, sentences, torch.device("cpu")).numpy().astype(np.int64)
+
+
+def to_device(array: np.ndarray, device: torch.device) -> Tensor:
+    """A few numbers, which a GPU gets behind what it has to do: the host does not wait for it."""
+    return torch.from_numpy(array).to(device, non_blocking=True)
 
 
 def read_prompt(target: Target, prompt: Tensor, sentences: int, device: torch.device) -> Tensor:

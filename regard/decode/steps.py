@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.decode.generator import at_least_float32
-from regard.decode.rules import Rules
+from regard.decode.rules import Rules, to_device
 from regard.layers.state import State
 from regard.models.protocols import Generator
 
@@ -56,7 +56,7 @@ class Steps:
 
     def keep(self, sentences: np.ndarray, last: int) -> None:
         """Go on with these sentences (B',) alone."""
-        here = torch.from_numpy(sentences).to(self.tokens.device)
+        here = to_device(sentences, self.tokens.device)
         self.state, self.rules = self.state.drop(here), self.rules.keep(sentences)
 
     def close(self) -> None:
@@ -66,9 +66,9 @@ class Steps:
         """The beams that go on: their scores (B, W), which beams they continue (B, W), all their tokens
         (B, W, length)."""
         device, rows = self.tokens.device, beams + np.arange(len(beams))[:, None] * self.width
-        order, self.tokens = torch.from_numpy(np.stack([rows.ravel(), written[:, :, -1].ravel()])).to(device)
+        order, self.tokens = to_device(np.stack([rows.ravel(), written[:, :, -1].ravel()]), device)
         self.state, self.written = self.state.reorder(order), written
-        self.scores = torch.from_numpy(scores).to(device)
+        self.scores = to_device(scores, device)
 
 
 def extend(scores: Tensor, steps: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -59,6 +59,11 @@ class GPT2Form(Form[GPT2Config]):
     prefix = "transformer."
     derived = r"transformer\.h\.\d+\.attn\.(masked_)?bias"
 
+    def lacks(self, config: GPT2Config) -> str:
+        if config.positions != "learned":
+            return f"GPT-2's positions are learned, and this model's are {config.positions} (model.positions)"
+        return ""
+
     def read_config(self, table: Table) -> tuple[GPT2Config, Special | None]:
         table.must("scale_attn_weights", True)
         table.must("scale_attn_by_inverse_layer_idx", False)

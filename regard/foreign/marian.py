@@ -66,7 +66,14 @@ class MarianForm(Form[TransformerConfig]):
 
     def lacks(self, config: TransformerConfig) -> str:
         if config.norm != "post":
-            return "Marian is post-norm (model.norm = post), and this model is pre-norm"
+            kind = {"pre": "is pre-norm", "none": "has no norm", "batch": "has batch norm"}[config.norm]
+            return f"Marian is post-norm (model.norm = post), and this model {kind}"
+        if not config.residual:
+            return "Marian has residual connections (model.residual = true), and this model has none"
+        if config.score != "scaled_dot":
+            return f"Marian's score is scaled_dot, and this model's is {config.score} (model.score)"
+        if not config.ff:
+            return "Marian has feed-forward layers, and this model has none (model.ff = 0)"
         if config.positions != "sinusoidal":
             return f"Marian's positions are sinusoidal, and this model's are {config.positions}"
         if config.source_vocabulary:

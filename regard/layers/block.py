@@ -1,7 +1,7 @@
 """The Transformer block: self-attention, optional cross-attention, feed-forward.
 
 It serves encoders (not causal), decoders (causal, with cross-attention) and language models (causal, without).
-`norm` is "post" as in Vaswani 2017 or "pre" as in Radford 2019."""
+`norm` is "post" as in Vaswani 2017 or "pre" as in Radford 2019; "none" and "batch" are there to be compared."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from regard.attention import GrowingMemory, Memory, MultiHead, Packing, Question
+from regard.attention import GrowingMemory, Memory, MultiHead, Packing, Question, Score, build_score
 from regard.attention.kernels.fused import HALF
 from regard.base.dropout import Dropout
 from regard.errors import BadInput
+from regard.layers.norm import NORMS, BatchNorm, build_norm
+from regard.layers.replay import must_not_sync
 
-NORMS = ("post", "pre")
 WORTH = 0.05  # with a smaller share of padding, packing costs more than it saves
 # On a GPU small batches are launch-bound, and packing launches more kernels. It pays if a block's multiply-adds for
 # the padding are more than this: measured on an H200, see results/gpu_speed.md.
@@ -63,7 +64,11 @@ class FeedForward(nn.Module):
 
 class Block(nn.Module):
     """x + part(norm(x)) (pre-norm) or norm(x + part(x)) (post-norm), for each part in turn: self-attention
-    (`attend`), cross-attention (`cross`) and the feed-forward layer (`feed`)."""
+    (`attend`), cross-attention (`cross`) and the feed-forward layer (`feed`, none where ff is 0).
+
+    norm = "batch": post-norm with batch norm; "none": x + part(x). residual = False: without the sum, so
+    part(norm(x)), norm(part(x)) or part(x). score: how the heads compare query and key; the weights of a score are
+    those of all heads of its attention."""
 
     def __init__(
         self,
@@ -73,6 +78,10 @@ class Block(nn.Module):
         *,
         activation: str = "relu",
         norm: str = "post",
+        residual: bool = True,
+        score: str = "scaled_dot",
+        rank: int = 0,
+        beta: float = 0.0,
         causal: bool = False,
         cross: bool = False,
         dropout: float = 0.0,
@@ -85,16 +94,23 @@ class Block(nn.Module):
         super().__init__()
         check_heads(dim, heads)
         if norm not in NORMS:
-            raise ValueError(f"norm must be post (Vaswani 2017) or pre (Radford 2019), got {norm!r}")
+            raise ValueError(f"norm must be post (Vaswani 2017), pre (Radford 2019), none or batch, got {norm!r}")
         if not 0 <= drop_path < 1:
             raise ValueError(f"drop_path must lie in [0, 1), got {drop_path}")
-        self.pre = norm == "pre"
-        self.attend = MultiHead(dim, heads, causal=causal, dropout=attention_dropout, fixed_length=fixed_length)
-        self.attend_norm = nn.LayerNorm(dim, eps)
-        self.cross = MultiHead(dim, heads, dropout=attention_dropout) if cross else None
-        self.cross_norm = nn.LayerNorm(dim, eps) if cross else None
-        self.feed = FeedForward(dim, ff, activation=activation, dropout=activation_dropout)
-        self.feed_norm = nn.LayerNorm(dim, eps)
+        self.pre, self.residual = norm == "pre", residual
+        head = dim // heads
+
+        def compared() -> Score:
+            return build_score(score, head, head, max_positions=1, rank=rank, beta=beta)
+
+        self.attend = MultiHead(
+            dim, heads, score=compared(), causal=causal, dropout=attention_dropout, fixed_length=fixed_length
+        )
+        self.attend_norm: Any = build_norm(norm, dim, eps)
+        self.cross = MultiHead(dim, heads, score=compared(), dropout=attention_dropout) if cross else None
+        self.cross_norm: Any = build_norm(norm, dim, eps) if cross else None
+        self.feed: Any = FeedForward(dim, ff, activation=activation, dropout=activation_dropout) if ff else None
+        self.feed_norm: Any = build_norm(norm, dim, eps) if ff else None
         self.dropout = Dropout(dropout)
         self.drop_path = drop_path
 
@@ -109,14 +125,15 @@ class Block(nn.Module):
     ) -> Tensor:
         """x (N, T, dim) -> the same shape, so blocks chain in nn.Sequential.
 
-        mask (N, T): which positions of x may be looked at. since (N, T): where each position's document begins.
+        mask (N, T): which positions of x may be looked at, and count in a batch norm. since (N, T): where each
+        position's document begins.
         source (B): the memory of `cross`, shared by the N / B beams of a sentence.
         packing: x (1, tokens, dim) holds the packed rows of a batch, without padding."""
 
         def look(x: Tensor) -> Tensor:
             return self.attend(Question(x, since=since, packing=packing), self.attend.remember(x, mask=mask))
 
-        return self._run(x, look, source, packing)
+        return self._run(x, look, source, packing, mask)
 
     def step(
         self, x: Tensor, past: GrowingMemory, *, mask: Tensor | None = None, source: Memory | None = None
@@ -133,13 +150,18 @@ class Block(nn.Module):
         return self._run(x, look, source, None), grown
 
     def _run(
-        self, x: Tensor, look: Callable[[Tensor], Tensor], source: Memory | None, packing: Packing | None
+        self,
+        x: Tensor,
+        look: Callable[[Tensor], Tensor],
+        source: Memory | None,
+        packing: Packing | None,
+        mask: Tensor | None = None,
     ) -> Tensor:
         self._check(x, source, packing)
-        x = self._add(x, self.attend_norm, look, packing)
+        x = self._add(x, self.attend_norm, look, packing, mask)
         if source is not None:
-            x = self._add(x, self.cross_norm, partial(self._cross, source=source), packing)
-        return self._add(x, self.feed_norm, self.feed, packing)
+            x = self._add(x, self.cross_norm, partial(self._cross, source=source), packing, mask)
+        return x if self.feed is None else self._add(x, self.feed_norm, self.feed, packing, mask)
 
     def _check(self, x: Tensor, source: Memory | None, packing: Packing | None) -> None:
         dim = self.attend.query.in_features
@@ -167,12 +189,18 @@ class Block(nn.Module):
         return self.cross(x.reshape(source.keys.shape[0], -1, x.shape[-1]), source).view_as(x)
 
     def _add(
-        self, x: Tensor, norm: nn.LayerNorm | None, part: Callable[[Tensor], Tensor], packing: Packing | None
+        self,
+        x: Tensor,
+        norm: Any,
+        part: Callable[[Tensor], Tensor],
+        packing: Packing | None,
+        mask: Tensor | None,
     ) -> Tensor:
-        assert norm is not None
+        made = self._with_path(self.dropout(part(norm(x) if self.pre else x)), packing)
+        x = x + made if self.residual else made
         if self.pre:
-            return x + self._with_path(self.dropout(part(norm(x))), packing)
-        return norm(x + self._with_path(self.dropout(part(x)), packing))
+            return x
+        return norm(x, mask) if isinstance(norm, BatchNorm) else norm(x)
 
     def _with_path(self, x: Tensor, packing: Packing | None) -> Tensor:
         """Stochastic depth (Huang 2016): with probability p a part of the block is dropped for a whole row; where
@@ -216,9 +244,10 @@ def through(blocks: Iterable[nn.Module], x: Tensor, mask: Tensor | None = None) 
     """Run x (B, T, dim) through every block. A batch with enough padding is packed, and the states of padding come
     out as 0; otherwise padding is masked. The states of padding are meaningless either way."""
     packing = None
-    # A compiled graph needs static shapes. Counting the padding costs a GPU sync, so a batch that is not worth
-    # packing even if it were all padding is left as it is.
-    if mask is not None and not torch.compiler.is_compiling() and worth_packing(x, mask.numel()):
+    # A graph needs static shapes. Counting the padding costs a GPU sync, so a batch that is not worth packing even
+    # if it were all padding is left as it is.
+    static = torch.compiler.is_compiling() or must_not_sync()
+    if mask is not None and not static and worth_packing(x, mask.numel()):
         packing = Packing(mask)
         padding = mask.numel() - packing.size
         if padding < WORTH * mask.numel() or not worth_packing(x, padding):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.attention import Attend, Look, build_score, build_weigh
 from regard.base.dropout import Dropout
 from regard.data.batches.batch import PairBatch
-from regard.layers.loss import Loss, Sampled, token_loss
+from regard.layers.loss import Loss, Sampled, shapes_stay, token_loss
 
 NO_LIMIT = 1 << 30
 
@@ -22,7 +22,8 @@ def check_tied(config: Any, *, width: str) -> None:
 
 
 def build_attend(config: Any, query: int, memory: int) -> Attend:
-    """The attention described by the settings score, weigh, window, soft_share, straight_through, max_positions."""
+    """The attention described by the settings score, rank, beta, weigh, window, soft_share, straight_through,
+    max_positions."""
     weigh = build_weigh(
         config.weigh,
         query,
@@ -30,7 +31,10 @@ def build_attend(config: Any, query: int, memory: int) -> Attend:
         soft_share=config.soft_share,
         straight_through=config.straight_through,
     )
-    return Attend(build_score(config.score, query, memory, max_positions=config.max_positions), weigh)
+    score = build_score(
+        config.score, query, memory, max_positions=config.max_positions, rank=config.rank, beta=config.beta
+    )
+    return Attend(score, weigh)
 
 
 class TargetSide(nn.Module):
@@ -81,7 +85,7 @@ class TargetSide(nn.Module):
             mask,
             label_smoothing=label_smoothing,
             r_drop=r_drop,
-            fixed_shapes=self.fixed_shapes and states.device.type != "cpu",
+            fixed_shapes=shapes_stay() or (self.fixed_shapes and states.device.type != "cpu"),
         )
         return Loss(
             total, likelihoods.sum(1), mask.sum(), _sampled(looks, likelihoods, mask), self.penalty(looks, mask)
@@ -111,9 +115,9 @@ class EncoderDecoder(TargetSide):
 
     def check_source(self, source: Tensor) -> None:
         """ValueError where a source has more tokens than the model takes."""
-        if source.shape[1] > self.config.max_positions:
+        if source.shape[1] > self.max_source_positions:
             raise ValueError(
-                f"a source of {source.shape[1]} tokens is longer than the {self.config.max_positions} this model "
+                f"a source of {source.shape[1]} tokens is longer than the {self.max_source_positions} this model "
                 "takes; shorten or split it, or train with a larger model.max_positions"
             )
 

@@ -17,6 +17,7 @@ from regard.attention.memory import BufferedMemory, Memory
 from regard.attention.record import tracing
 from regard.attention.score import ScaledDot
 from regard.layers.block import ACTIVATIONS, Block
+from regard.layers.positions import Learned, Sinusoidal
 
 try:
     from regard.layers import fused_step_cuda, loop_step_cuda
@@ -30,6 +31,24 @@ MOST_NUMBERS = 1 << 17  # rows x features: with more a step is bound by arithmet
 SHARED = 220 << 10  # bytes of shared memory that a program may need: data-centre GPUs since Hopper have them
 MOST_WIDTH = 8192  # of an input; a program of one row holds all of it
 MOST_HEAD = 128
+
+
+def try_embed(
+    tokens: Tensor, places: Tensor, table: nn.Embedding, positions: nn.Module | None, most: int, scale: float = 1.0
+) -> tuple[Tensor, Tensor] | None:
+    """scale E[token] + P[place] of tokens and places (N,), of which `most` is an upper bound: (N, dim); and the
+    places + 1. None where it is no single kernel."""
+    plain = (table, positions.table) if isinstance(positions, Learned) else (table,)
+    if (
+        fused_step_cuda is None
+        or not tokens.is_cuda
+        or not isinstance(positions, Learned | Sinusoidal)
+        or torch.is_grad_enabled()
+        or table.training
+        or any(map(_has_hooks, (*plain, positions)))
+    ):
+        return None
+    return fused_step_cuda.embed(tokens, places, table.weight, positions.rows(most, tokens.device), scale)
 
 
 def try_step(
@@ -89,6 +108,8 @@ def misfit(blocks: Sequence[Any], x: Tensor, pasts: Sequence[Any], sources: Sequ
 def _block_misfit(block: Any, past: BufferedMemory) -> str:
     if type(block) is not Block:
         return f"{type(block).__name__} is not a Block"
+    if block.feed is None or not block.residual or type(block.attend_norm) is not nn.LayerNorm:
+        return "a block has no feed-forward layer, residual connections or layer norms"
     attend, feed = block.attend, block.feed
     dim, ff = attend.query.in_features, feed.inner.out_features
     linear = [part for part in block.modules() if not part._modules and getattr(part, "weight", None) is not None]
@@ -110,7 +131,8 @@ def _block_misfit(block: Any, past: BufferedMemory) -> str:
 
 
 def _is_usual(attend: Any) -> bool:
-    return type(attend) is MultiHead and type(attend.score) is ScaledDot and attend.weigh.fused
+    square = attend.query.in_features == attend.query.out_features
+    return type(attend) is MultiHead and type(attend.score) is ScaledDot and attend.weigh.fused and square
 
 
 def _source_misfit(cross: MultiHead | None, source: Memory, x: Tensor) -> str:
@@ -156,9 +178,9 @@ def step(
     there is no last norm. The residual stream is float32."""
     dim, ff = out.in_features, blocks[0].feed.inner.out_features
     early, activation = fused_step_cuda.launches_early(x.device), activation_of(blocks[0])
-    if norm is not None and not sources and fused_step_cuda.holds(len(x), max(dim, ff) * x.itemsize):
-        heads, places = pasts[0].keys.shape[1:3]
-        held = fused_step_cuda.plan_of(len(x), dim, ff, heads, places, x.dtype, early=early)
-        return fused_step_cuda.run(x, blocks, pasts, norm, out, activation, held)
     plan = loop_step_cuda.plan_of(len(x), early=early)
+    if norm is not None and not sources and fused_step_cuda.holds(len(x), max(dim, ff) * x.itemsize):
+        held = fused_step_cuda.plan_of(len(x), dim, ff, x.dtype, early=early)
+        stream = fused_step_cuda.run(x, blocks, pasts, activation, held)
+        return loop_step_cuda.logits(stream, norm, out, plan)
     return loop_step_cuda.run(x, blocks, pasts, sources or [None] * len(blocks), norm, out, activation, plan)

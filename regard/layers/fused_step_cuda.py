@@ -1,8 +1,8 @@
 """`fused_step.py` on CUDA for one row or two of a language model: a decoding step of a stack of blocks in five
-Triton kernels per block, which read each weight once.
+Triton kernels per block, which read each weight once. The logits are made by `loop_step_cuda.py`.
 
     norm, query, key, value -> attention (`newest_cuda.py`) -> out + residual -> norm, inner, activation -> outer +
-    residual; after the last block norm, logits
+    residual
 
 A program computes a few outputs from the whole input, so nothing is added up between programs: the same input gives
 the same bits. A kernel is launched before the one whose outputs it reads is done (programmatic dependent launch):
@@ -16,11 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention.kernels.newest_cuda import joined, launched, parts_of, read_newest, ready
+from regard.attention import MultiHead
+from regard.attention.kernels.newest_cuda import Few, launched, read_few, ready
 from regard.attention.memory import BufferedMemory
 from regard.base.device import on_own_gpu
 from regard.base.with_triton import tl, triton
@@ -96,15 +98,6 @@ def _product(w, x, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
 
 
 @triton.jit
-def _joined(reads, heights, n, k, N, K: tl.constexpr, PARTS: tl.constexpr, CHUNKS: tl.constexpr):
-    """What all heads read, of each chunk: (SLICES, ROWS, SLICE)"""
-    n, chunks = n[None, :, None], ()
-    for i in tl.static_range(CHUNKS):
-        chunks = chunks + (joined(reads, heights, n, k[i], (n < N) & (k[i] < K), N, K, PARTS),)  # type: ignore[assignment]  # noqa: RUF005
-    return chunks
-
-
-@triton.jit
 def activated(x, NAME: tl.constexpr):
     """As `block.ACTIVATIONS`; "": none."""
     if NAME == "":
@@ -161,9 +154,9 @@ def _project(
     scale, shift = _features(scale, k, K, CHUNKS), _features(shift, k, K, CHUNKS)
     if BIAS:
         bias = tl.load(of_three(part, query_bias, key_bias, value_bias) + j, mask=j < K, other=0.0).to(tl.float32)
+    place = tl.load(place)
     ready(EARLY)
     n = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    place = tl.load(place)
     x = _normed(_rows(x, n, k, N, K, CHUNKS), k, scale, shift, eps, K, CHUNKS)
     y = _product(w, x, ROWS, CHUNKS)
     if BIAS:
@@ -178,7 +171,7 @@ def _expand(
     ROWS: tl.constexpr, COLS: tl.constexpr, CHUNKS: tl.constexpr, SLICES: tl.constexpr, SLICE: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
-    """act(w norm(x) + b); without an activation: logits. Grid: tiles of J, of N."""
+    """act(w norm(x) + b). Grid: tiles of J, of N."""
     j, k = tl.program_id(0) * COLS + tl.arange(0, COLS), _inputs(CHUNKS, SLICES, SLICE)
     w = _weights(w, j, k, J, K, CHUNKS)
     scale, shift = _features(scale, k, K, CHUNKS), _features(shift, k, K, CHUNKS)
@@ -197,29 +190,42 @@ def _expand(
 
 @triton.jit(do_not_specialize=["N"])
 def _add(
-    x, heights, w, b, before, after, N,
-    J: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr, BIAS: tl.constexpr,
+    x, w, b, before, after, N,
+    J: tl.constexpr, K: tl.constexpr, BIAS: tl.constexpr,
     ROWS: tl.constexpr, COLS: tl.constexpr, CHUNKS: tl.constexpr, SLICES: tl.constexpr, SLICE: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
-    """after = before + w x + b; x is in PARTS as attention left them, or plain. Grid: tiles of J, of N."""
+    """after = before + w x + b. Grid: tiles of J, of N."""
     j, k = tl.program_id(0) * COLS + tl.arange(0, COLS), _inputs(CHUNKS, SLICES, SLICE)
     w = _weights(w, j, k, J, K, CHUNKS)
     if BIAS:
         bias = tl.load(b + j, mask=j < J, other=0.0).to(tl.float32)
     ready(EARLY)
     n = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    if PARTS == 1:
-        x = _rows(x, n, k, N, K, CHUNKS)
-    else:
-        x = _joined(x, heights, n, k, N, K, PARTS, CHUNKS)
+    x = _rows(x, n, k, N, K, CHUNKS)
     j, n = j[:, None], n[None, :]
     inside = (j < J) & (n < N)
-    base = tl.load(before + n * J + j, mask=inside, other=0.0)
+    base = tl.load(before + n * J + j, mask=inside, other=0.0).to(tl.float32)
     y = _product(w, x, ROWS, CHUNKS)
     if BIAS:
         y += bias[:, None]
     tl.store(after + n * J + j, base + y, mask=inside)
+
+
+@triton.jit
+def _embed(
+    tokens, places, table, positions, x, after, scale,
+    K: tl.constexpr, WIDTH: tl.constexpr, SCALED: tl.constexpr,
+):  # fmt: skip
+    """x = scale E[token] + P[place], rounded as by single operations; after = place + 1. Grid: rows."""
+    n, k = tl.program_id(0).to(tl.int64), tl.arange(0, WIDTH)
+    place, inside = tl.load(places + n), k < K
+    y = tl.load(table + tl.load(tokens + n) * K + k, mask=inside, other=0.0)
+    if SCALED:
+        y = (y.to(tl.float32) * scale).to(y.dtype)
+    row = tl.load(positions + place * K + k, mask=inside, other=0.0).to(y.dtype)
+    tl.store(x + n * K + k, (y.to(tl.float32) + row.to(tl.float32)).to(y.dtype), mask=inside)
+    tl.store(after + n, place + 1)
 
 
 @dataclass(frozen=True)
@@ -262,18 +268,14 @@ class Plan:
     out: Tile
     inner: Tile
     outer: Tile
-    logits: Tile
-    parts: int  # at most, in `PLANS`
-    attend_tile: int
-    attend_warps: int
-    attend_stages: int
+    attend: Few
     early: int = 0
 
 
 # By the most rows, as measured on an H200 with GPT-2 of 124M parameters in bfloat16.
 PLANS = {
-    1: Plan(Tile(1, 4, 1), Tile(1, 4, 4), Tile(1, 2, 1), Tile(1, 4, 4), Tile(1, 4, 1), 1, 256, 8, 1),
-    2: Plan(Tile(8, 32, 4), Tile(1, 4, 2), Tile(8, 64, 4), Tile(8, 16, 4), Tile(8, 32, 2), 1, 256, 8, 1),
+    1: Plan(Tile(1, 4, 1), Tile(1, 4, 4), Tile(1, 2, 1), Tile(1, 4, 4), Few(256, 8, 1)),
+    2: Plan(Tile(8, 32, 4), Tile(1, 4, 2), Tile(8, 64, 4), Tile(8, 16, 4), Few(256, 8, 1)),
 }
 MOST_ROWS = max(PLANS)
 CHUNK = 2048  # bytes of an input that go through shared memory at once
@@ -285,15 +287,12 @@ def holds(rows: int, width: int) -> bool:
     return rows == 1 or (rows <= MOST_ROWS and 16 * width <= LARGEST)
 
 
-def plan_of(rows: int, dim: int, ff: int, heads: int, places: int, dtype: torch.dtype, *, early: int) -> Plan:
-    """The plan for so many rows, with fewer columns in a program where inputs are wide, and in as many parts as the
-    GPU needs."""
+def plan_of(rows: int, dim: int, ff: int, dtype: torch.dtype, *, early: int) -> Plan:
+    """The plan for so many rows, with fewer columns in a program where inputs are wide."""
     plan = PLANS[min(most for most in PLANS if most >= rows)]
     size = dtype.itemsize
     slim = {name: getattr(plan, name).of(dim * size) for name in ("project", "out", "inner")}
-    logits = plan.logits.of(dim * size)
-    parts = min(plan.parts, parts_of(rows * heads, places, plan.attend_tile))
-    return replace(plan, **slim, outer=plan.outer.of(ff * size), logits=logits, parts=parts, early=early)
+    return replace(plan, **slim, outer=plan.outer.of(ff * size), early=early)
 
 
 @cache
@@ -303,28 +302,32 @@ def launches_early(device: torch.device) -> bool:
 
 
 @on_own_gpu
-def run(
-    x: Tensor, blocks: Sequence[Block], pasts: Sequence[BufferedMemory], norm: nn.LayerNorm, out: nn.Linear,
-    activation: str, plan: Plan,
-) -> Tensor:  # fmt: skip
-    """As `fused_step.step`."""
-    x = x.float()
-    after = torch.empty_like(x)
+def embed(tokens: Tensor, places: Tensor, table: Tensor, positions: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """As `fused_step.try_embed`."""
+    dim = table.shape[1]
+    x, after = table.new_empty(len(tokens), dim), torch.empty_like(places)
+    _embed[(len(tokens),)](
+        tokens, places, table, positions, x, after, scale, dim, triton.next_power_of_2(dim), scale != 1, num_warps=4
+    )
+    return x, after
+
+
+@on_own_gpu
+def run(x: Tensor, blocks: Sequence[Block], pasts: Sequence[BufferedMemory], activation: str, plan: Plan) -> Tensor:
+    """x (N, dim) -> the residual stream (N, dim) after the blocks, in float32."""
+    after = torch.empty_like(x, dtype=torch.float32)
     for block, past in zip(blocks, pasts, strict=True):
-        reads, heights = attend(x, block, past, plan)
-        add(reads, heights, block.attend.out, x, after, plan.out, plan)
+        add(attend(x, block, past, plan), block.attend.out, x, after, plan.out, plan)
         x = after
-        hidden = expand(
-            x, block.feed_norm, block.feed.inner, activation, block.feed.inner.weight.dtype, plan.inner, plan
-        )
-        add(hidden, hidden, block.feed.outer, x, after, plan.outer, plan)
-    return expand(x, norm, out, "", torch.float32, plan.logits, plan)
+        hidden = expand(x, block, activation, plan)
+        add(hidden, block.feed.outer, x, after, plan.outer, plan)
+    return x
 
 
-def attend(x: Tensor, block: Block, past: BufferedMemory, plan: Plan) -> tuple[Tensor, Tensor]:
-    """What the heads of a block read, in parts."""
+def attend(x: Tensor, block: Block, past: BufferedMemory, plan: Plan) -> Tensor:
+    """What the heads of a block read."""
     (rows, dim), part, norm, tile = x.shape, block.attend, block.attend_norm, plan.project
-    queries = torch.empty_like(x)
+    queries = torch.empty_like(x, dtype=past.keys.dtype)
     columns, row_tiles = tile.grid(dim, rows)
     _project[(3 * columns, row_tiles)](
         x, norm.weight, norm.bias, part.query.weight, part.key.weight, part.value.weight,
@@ -332,18 +335,34 @@ def attend(x: Tensor, block: Block, past: BufferedMemory, plan: Plan) -> tuple[T
         norm.eps, rows, past.keys.shape[-2], dim, past.keys.shape[-1], part.query.bias is not None,
         EARLY=plan.early, **tile.options(dim, part.query.weight.dtype), **launched(plan.early),
     )  # fmt: skip
-    return read_newest(
-        queries, past.keys, past.values, past.mask, past.place, scale=part.score.scale(past.keys.shape[-1]),
-        parts=plan.parts, early=plan.early, tile=plan.attend_tile, warps=plan.attend_warps,
-        stages=plan.attend_stages,
-    )  # fmt: skip
+    return look(queries, part, past, plan.attend, plan.early, past.place)
 
 
-def expand(
-    x: Tensor, norm: nn.LayerNorm, layer: nn.Linear, activation: str, dtype: torch.dtype, tile: Tile, plan: Plan
+def look(
+    queries: Tensor, part: MultiHead, memory: Any, few: Few, early: int, place: Tensor | None = None
 ) -> Tensor:
-    """act(layer(norm(x)))"""
-    y = torch.empty(len(x), layer.out_features, dtype=dtype, device=x.device)
+    """What queries (N, dim) read from a memory of B rows, each for N / B of them: (N, dim)"""
+    batch, heads, _, dim = memory.keys.shape
+    split = queries.view(batch, -1, heads, dim).transpose(1, 2)  # (B, H, Q, D)
+    if queries.itemsize > 2:  # no tensor cores
+        few = few._replace(queries=1)
+    read = read_few(
+        split,
+        memory.keys,
+        memory.values,
+        memory.mask,
+        scale=part.score.scale(dim),
+        place=place,
+        early=early,
+        few=few,
+    )
+    return read.transpose(1, 2).reshape(queries.shape)
+
+
+def expand(x: Tensor, block: Block, activation: str, plan: Plan) -> Tensor:
+    """act(inner(norm(x)))"""
+    norm, layer, tile = block.feed_norm, block.feed.inner, plan.inner
+    y = torch.empty(len(x), layer.out_features, dtype=layer.weight.dtype, device=x.device)
     _expand[tile.grid(layer.out_features, len(x))](
         x, norm.weight, norm.bias, layer.weight, layer.bias, y, norm.eps, len(x), layer.out_features,
         layer.in_features, layer.bias is not None, activation,
@@ -352,13 +371,10 @@ def expand(
     return y
 
 
-def add(
-    x: Tensor, heights: Tensor, layer: nn.Linear, before: Tensor, after: Tensor, tile: Tile, plan: Plan
-) -> None:
-    """after = before + layer(x); x (N, K), or (S, N, K) in the parts that attention read."""
-    parts = len(x) if x.dim() == 3 else 1
+def add(x: Tensor, layer: nn.Linear, before: Tensor, after: Tensor, tile: Tile, plan: Plan) -> None:
+    """after = before + layer(x), x (N, K)"""
     _add[tile.grid(layer.out_features, len(before))](
-        x, heights, layer.weight, layer.bias, before, after, len(before),
-        layer.out_features, layer.in_features, parts, layer.bias is not None,
+        x, layer.weight, layer.bias, before, after, len(before),
+        layer.out_features, layer.in_features, layer.bias is not None,
         EARLY=plan.early, **tile.options(layer.in_features, layer.weight.dtype), **launched(plan.early),
     )  # fmt: skip

@@ -19,13 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import MultiHead
-from regard.attention.kernels.newest_cuda import USUAL, Few, fetch_ahead, launched, lines_of, read_few, ready
+from regard.attention.kernels.newest_cuda import USUAL, Few, fetch_ahead, launched, lines_of, ready
 from regard.attention.memory import BufferedMemory, Memory
 from regard.base.device import on_own_gpu
 from regard.base.with_triton import tl, triton
 from regard.layers.block import Block
-from regard.layers.fused_step_cuda import activated, of_three, store_projected
+from regard.layers.fused_step_cuda import activated, look, of_three, store_projected
 
 
 @triton.jit
@@ -207,7 +206,7 @@ def run(
     x: Tensor, blocks: Sequence[Block], pasts: Sequence[BufferedMemory], sources: Sequence[Memory | None],
     norm: nn.LayerNorm | None, out: nn.Linear, activation: str, plan: Plan,
 ) -> Tensor:  # fmt: skip
-    """As `fused_step.step`."""
+    """x (N, dim) -> logits (N, V) in float32."""
     pre, dtype = blocks[0].pre, x.dtype
     norms = [norm for block in blocks for norm in (block.attend_norm, block.cross_norm, block.feed_norm) if norm]
     left = iter([*norms, norm] if pre else norms)  # in the order in which they are needed
@@ -218,11 +217,18 @@ def run(
         x = combine(stream, parts, block.attend.out, stream, next(left), dtype, plan, post=not pre)
         if block.cross is not None and source is not None:
             queries = linear(x, block.cross.query, plan.out, plan, dtype=dtype)
-            parts = linear(look(queries, block.cross, source, plan), block.cross.out, plan.out, plan)
+            parts = linear(look(queries, block.cross, source, USUAL, plan.early), block.cross.out, plan.out, plan)
             x = combine(stream, parts, block.cross.out, stream, next(left), dtype, plan, post=not pre)
         x = linear(x, block.feed.inner, plan.inner, plan, activation, dtype=dtype)
         parts = linear(x, block.feed.outer, plan.outer, plan)
         x = combine(stream, parts, block.feed.outer, stream, next(left), dtype, plan, post=not pre)
+    return linear(x, out, plan.logits, plan, dtype=torch.float32)
+
+
+@on_own_gpu
+def logits(x: Tensor, norm: nn.LayerNorm, out: nn.Linear, plan: Plan) -> Tensor:
+    """out(norm(x)) (N, V) in float32, of a residual stream, which is overwritten."""
+    x = combine(x, None, None, x, norm, out.weight.dtype, plan)
     return linear(x, out, plan.logits, plan, dtype=torch.float32)
 
 
@@ -254,21 +260,7 @@ def attend(x: Tensor, block: Block, past: BufferedMemory, plan: Plan) -> Tensor:
         queries, past.keys, past.values, past.place, rows, past.keys.shape[-2], dim, past.keys.shape[-1], bias,
         **tile.options(part.query, plan),
     )  # fmt: skip
-    return look(queries, part, past, plan, past.place)
-
-
-def look(queries: Tensor, part: MultiHead, memory: Any, plan: Plan, place: Tensor | None = None) -> Tensor:
-    """What queries (N, dim) read from a memory of B rows, each for N / B of them: (N, dim)"""
-    batch, heads, _, dim = memory.keys.shape
-    split = queries.view(batch, -1, heads, dim).transpose(1, 2)  # (B, H, Q, D)
-    few = plan.attend if place is not None else USUAL
-    if queries.itemsize > 2:  # no tensor cores
-        few = few._replace(queries=1)
-    read = read_few(
-        split, memory.keys, memory.values, memory.mask, scale=part.score.scale(dim), place=place, early=plan.early,
-        few=few,
-    )  # fmt: skip
-    return read.transpose(1, 2).reshape(queries.shape)
+    return look(queries, part, past, plan.attend, plan.early, past.place)
 
 
 def linear(

@@ -12,8 +12,15 @@ from torch.autograd.function import once_differentiable
 
 from regard.base.dtype import at_least_float32
 from regard.data.text.windows import TextBatch
+from regard.layers.replay import must_not_sync
+
+try:
+    from regard.layers import loss_cuda
+except ImportError:  # no Triton: plain operations on any device
+    loss_cuda = None  # type: ignore[assignment]
 
 ROWS = 1024  # rows of logits held at once; even, so that the two passes of R-Drop stay together
+ROOM = 1 << 28  # logits held at once on a GPU, where many short chunks take longer than few
 ALIGNED = 64  # in half precision GPUs multiply matrices of other numbers of words several times more slowly
 NEVER = -1e4  # the logit of a word that does not exist: its exp is 0
 
@@ -84,7 +91,8 @@ def next_token_loss(states: Tensor, out: nn.Linear, batch: TextBatch, *, label_s
         batch.tokens[:, 1:],
         batch.counted,
         label_smoothing=label_smoothing,
-        fixed_shapes=states.is_cuda and torch.is_grad_enabled(),  # so that a training step can be captured
+        # So that a training step can be captured.
+        fixed_shapes=shapes_stay() or (states.is_cuda and torch.is_grad_enabled()),
     )
     return Loss(total, likelihoods.sum(1), batch.counted.sum())
 
@@ -96,6 +104,11 @@ def check_one_document(batch: TextBatch, model: str) -> None:
             f"{model} reads a row from left to right and cannot separate its documents; "
             "set data.separate_documents = false"
         )
+
+
+def shapes_stay() -> bool:
+    """Whether the loss is part of a graph, which may not depend on how many tokens are real."""
+    return torch.compiler.is_compiling() or must_not_sync()
 
 
 def token_loss(
@@ -157,9 +170,21 @@ class _TokenLoss(torch.autograd.Function):
         likelihoods = torch.empty(len(states), dtype=dtype, device=states.device)  # log p of each target
         total = torch.zeros((), dtype=dtype, device=states.device)
         slopes = _Slopes(states, weight, bias is not None) if learning else None
-        for begin in range(0, len(states), ROWS):
-            part = slice(begin, begin + ROWS)
+        count = rows_at_once(states, len(weight))
+        for begin in range(0, len(states), count):
+            part = slice(begin, begin + count)
             right, real = target[part, None], None if counted is None else counted[part]
+            if not r_drop and _has_kernel(states):
+                slope = F.linear(states[part], weight, added)
+                likelihoods[part], mean = loss_cuda.losses_(
+                    slope, target[part], real, size, label_smoothing, learn=slopes is not None
+                )
+                total -= (1 - label_smoothing) * likelihoods[part].sum()
+                if mean is not None:
+                    total -= label_smoothing * mean.sum()
+                if slopes is not None:
+                    slopes.add(part, slope, None)  # 0 already where a row does not count
+                continue
             logs = F.log_softmax(F.linear(states[part], weight, added), -1, dtype=dtype)  # (n, V)
             likelihood = logs.gather(1, right).squeeze(1)
             likelihoods[part] = likelihood if real is None else likelihood * real
@@ -186,6 +211,16 @@ class _TokenLoss(torch.autograd.Function):
         for_states, for_weight, for_bias = ctx.saved_tensors
         by_bias = None if for_bias is None else grad * for_bias
         return grad.to(for_states.dtype) * for_states, grad * for_weight, by_bias, *[None] * 5
+
+
+def rows_at_once(states: Tensor, words: int) -> int:
+    """How many rows of logits are held at once."""
+    return max(ROWS, ROOM // words // ROWS * ROWS) if states.is_cuda else ROWS
+
+
+def _has_kernel(states: Tensor) -> bool:
+    half_or_single = states.dtype in (torch.float32, torch.float16, torch.bfloat16)
+    return loss_cuda is not None and states.is_cuda and half_or_single and not torch.compiler.is_compiling()
 
 
 class _Slopes:

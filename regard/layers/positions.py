@@ -31,15 +31,22 @@ class Sinusoidal(nn.Module):
         self.register_buffer("table", torch.empty(0, dim), persistent=False)
 
     def forward(self, positions: Tensor, *, most: int | None = None, lengths: Tensor | None = None) -> Tensor:
-        table = self.table  # another thread may meanwhile assign a shorter table
-        dtype = torch.promote_types(table.dtype, torch.float32)
         if torch.compiler.is_exporting():  # for any length: no table
-            return sinusoids(positions, self.dim, dtype)
+            return sinusoids(positions, self.dim, self._dtype)
         most = int(positions.max()) if most is None and positions.numel() else most or 0
-        if most >= len(table) or table.device != positions.device:
+        return self.rows(most, positions.device)[positions]
+
+    def rows(self, most: int, device: torch.device) -> Tensor:
+        """A row for each position up to `most`, and perhaps more."""
+        table = self.table  # another thread may meanwhile assign a shorter table
+        if most >= len(table) or table.device != device:
             size = max(most + 1, 2 * len(table), 64)
-            table = self.table = sinusoids(torch.arange(size), self.dim, dtype).to(positions.device)
-        return table[positions]
+            table = self.table = sinusoids(torch.arange(size), self.dim, self._dtype).to(device)
+        return table
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return torch.promote_types(self.table.dtype, torch.float32)
 
     def _apply(self, *args: Any, **options: Any) -> Self:
         """Of `.double()`, `.to(..)`, ...: a table in another dtype is made again, not rounded."""
@@ -60,12 +67,20 @@ class Learned(nn.Module):
 
     def forward(self, positions: Tensor, *, most: int | None = None, lengths: Tensor | None = None) -> Tensor:
         most = int(positions.max()) if most is None and positions.numel() else most or 0
+        self._check(most)
+        return self.table(positions)
+
+    def rows(self, most: int, device: torch.device) -> Tensor:
+        """A row for each position up to `most`, and perhaps more."""
+        self._check(most)
+        return self.table.weight
+
+    def _check(self, most: int) -> None:
         if most >= self.table.num_embeddings:
             raise ValueError(
                 f"position {most} is beyond the last of the {self.table.num_embeddings} positions of this model; "
                 "shorten the text, or train with a larger model.max_positions"
             )
-        return self.table(positions)
 
 
 class Number(nn.Module):

@@ -25,6 +25,9 @@ KINDS = {
 }
 GATES = ("input", "forget", "output", "reset", "update")
 WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+# What padding adds to W x + b, so that the state stays: z = 1, or f = 1 and i = 0. A plain RNN has no such gates.
+PADDING_GATES = {"gru": {"update": 1e4}, "lstm": {"forget": 1e4, "input": -1e4}}
+PADDING_INPUTS = 8  # eight instead of one, so that matrix sizes stay multiples of 8
 
 CellState = tuple[Tensor, ...]  # (h,), or (h, c) for an LSTM, each (N, dim)
 
@@ -112,7 +115,8 @@ class Layers(nn.Module):
         if torch.compiler.is_exporting():
             return self._scan(x, state, mask)
         if mask is not None and must_not_sync():
-            return self._read_padded(x, mask)
+            learning = torch.is_grad_enabled() and self.kind in PADDING_GATES
+            return self._read_through(x, mask) if learning else self._read_padded(x, mask)
         inside = state if state is None or self.kind == "lstm" else state[0]
         if mask is None:
             states, last = rnn(x, inside)
@@ -139,17 +143,34 @@ class Layers(nn.Module):
     def _read_padded(self, x: Tensor, mask: Tensor) -> tuple[Tensor, CellState]:
         """As `run` from zero states, without packing, which asks the host for lengths. A row runs on into its
         padding; its last state is the one after as many steps as it has tokens. The backward direction reads it
-        turned round. For eval mode, without gradients."""
+        turned round. Slow where there are gradients."""
         lengths, last = mask.sum(1), list[Tensor]()
         place = torch.arange(mask.shape[1], device=mask.device)
         turned = torch.where(mask, lengths[:, None] - 1 - place, place)  # (N, T)
         for layer in range(self.rnn.num_layers):
+            if layer:
+                x = F.dropout(x, self.rnn.dropout, self.training)
             weights = [torch.stack(parts) for parts in zip(*self._by_direction(layer), strict=True)]
             after = walk_padded(self.kind, x, turned, weights)  # each (T + 1, directions, N, dim)
             last += [_after(part, lengths) for part in after]
             sides = [side.transpose(0, 1) for side in after[0][1:].unbind(1)]  # (N, T, dim)
             sides[1:] = [_in_order(side, turned) for side in sides[1:]]
             x = torch.cat(sides, -1) * mask[..., None]
+        parts = 2 if self.kind == "lstm" else 1
+        return x, tuple(torch.cat(last[part::parts]) for part in range(parts))
+
+    def _read_through(self, x: Tensor, mask: Tensor) -> tuple[Tensor, CellState]:
+        """As `run` from zero states, without packing: in padding the state stays as it is, see `widened`."""
+        last = list[Tensor]()
+        for layer in range(self.rnn.num_layers):
+            if layer:
+                x = F.dropout(x, self.rnn.dropout, self.training)
+            states, after = run_padded(self.kind, x, mask, widened(self.kind, self.weights(layer)), self.training)
+            sides = states.chunk(len(self.ends), -1)
+            # What an LSTM lets out at padding has no meaning.
+            ends = torch.stack([last_real(sides[0], mask), *(side[:, 0] for side in sides[1:])])
+            last += [ends, *after[1:]]
+            x = states.masked_fill(~mask[..., None], 0)
         parts = 2 if self.kind == "lstm" else 1
         return x, tuple(torch.cat(last[part::parts]) for part in range(parts))
 
@@ -274,11 +295,10 @@ def _after(states: Tensor, steps: Tensor) -> Tensor:
 
 
 def next_state(kind: str, ahead: Tensor, of_state: Tensor, state: CellState) -> CellState:
-    """What a cell makes of W x + b, U h + c (N, gates * dim) and its state. On CUDA without gradients it is one
-    kernel of torch's, which its own cells use."""
+    """What a cell makes of W x + b, U h + c (N, gates * dim) and its state. On CUDA it is one kernel of torch's,
+    which its own cells use, and one in the backward pass."""
     alike = ahead.dtype == of_state.dtype == state[-1].dtype
-    plain = torch.is_grad_enabled() or torch.compiler.is_compiling() or not alike
-    if ahead.is_cuda and kind != "rnn" and not plain:
+    if ahead.is_cuda and kind != "rnn" and alike and not torch.compiler.is_compiling():
         if kind == "lstm":
             return tuple(torch.ops.aten._thnn_fused_lstm_cell(ahead, of_state, state[1])[:2])
         return (torch.ops.aten._thnn_fused_gru_cell(ahead, of_state, state[0])[0],)
@@ -323,6 +343,30 @@ def run_layer(
     inside = list(begin) if kind == "lstm" else begin[0]
     out, *last = run(x, inside, in_one_piece(weights), True, 1, 0.0, training, both, batch_first)
     return out, tuple(last)
+
+
+def run_padded(kind: str, x: Tensor, mask: Tensor, wider: list[Tensor], training: bool) -> tuple[Tensor, CellState]:
+    """One layer over whole rows x (N, T, E) from zero states, with `widened` weights -> states (N, T, D), and the
+    last ones (directions, N, dim). Steps come first, as cuDNN wants them: else it would copy x once more."""
+    padding = (~mask.t()[..., None]).to(x.dtype).expand(-1, -1, PADDING_INPUTS)
+    directions, dim = len(wider) // len(WEIGHTS), wider[WEIGHTS.index("weight_hh")].shape[1]
+    zeros = x.new_zeros(directions, len(x), dim)
+    x = torch.cat([x.transpose(0, 1), padding], -1)
+    states, last = run_layer(kind, x, (zeros, zeros), wider, training, batch_first=False)
+    return states.transpose(0, 1), last
+
+
+def widened(kind: str, weights: list[Tensor]) -> list[Tensor]:
+    """The weights of a layer with columns for the padding inputs, which open and close its gates so that the state
+    stays."""
+    parts = KINDS[kind][1]
+    columns = weights[0].new_zeros(len(parts), weights[WEIGHTS.index("weight_hh")].shape[1], PADDING_INPUTS)
+    for part, value in PADDING_GATES[kind].items():
+        columns[parts.index(part)] = value / PADDING_INPUTS
+    wider = list(weights)
+    of_inputs = slice(WEIGHTS.index("weight_ih"), None, len(WEIGHTS))
+    wider[of_inputs] = [torch.cat([weight, columns.flatten(0, 1)], 1) for weight in weights[of_inputs]]
+    return in_one_piece(wider)
 
 
 def in_one_piece(weights: list[Tensor]) -> list[Tensor]:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -67,16 +66,42 @@ def reserved(device: torch.device) -> int:
     return torch.cuda.memory_reserved(device) if device.type == "cuda" else 0
 
 
+def modules_of(model: nn.Module) -> list[nn.Module]:
+    """As `model.modules()`, which takes longer than a step of a small model; a shared one comes several times."""
+    modules = [model]
+    for module in modules:
+        if module._modules:
+            modules += [part for part in module._modules.values() if part is not None]
+    return modules
+
+
+known: ContextVar[dict[nn.Module, tuple[int, ...]]] = ContextVar("known")  # addresses, in `weights_stay`
+
+
+@contextmanager
+def weights_stay() -> Iterator[None]:
+    """Inside, this thread's models keep their weights where they are, so that addresses are collected once."""
+    before = known.set({})
+    try:
+        yield
+    finally:
+        known.reset(before)
+
+
 def addresses(model: nn.Module) -> tuple[int, ...]:
     """The addresses of the weights: a graph reads them where they were when it was captured. Names are left out,
     as collecting them takes longer than a step of a small model."""
-    found, parts = [], [model]
-    while parts:
-        part = parts.pop()
-        tensors = chain(part._parameters.values(), part._buffers.values())
-        found += [tensor.data_ptr() for tensor in tensors if tensor is not None]
-        parts += [inner for inner in part._modules.values() if inner is not None]
-    return tuple(found)
+    found = known.get({})
+    if model not in found:
+        tables = [table for part in modules_of(model) for table in (part._parameters, part._buffers) if table]
+        tensors = [tensor for table in tables for tensor in table.values() if tensor is not None]
+        found[model] = tuple([tensor.data_ptr() for tensor in tensors])
+    return found[model]
+
+
+def shape_of(batch: Batch) -> tuple[Any, ...]:
+    """The same for batches that one graph can compute."""
+    return tuple((name, tensor.shape, tensor.dtype) for name, tensor in batch.tensors().items())
 
 
 class BatchGraph(NamedTuple):
@@ -100,17 +125,21 @@ class Replay:
 
     def __call__(self, work: Callable[[Any], Tensors], batch: Batch) -> Tensors:
         """work(batch); it must be the same function each time."""
-        shape = tuple((name, tensor.shape, tensor.dtype) for name, tensor in batch.tensors().items())
+        shape = shape_of(batch)
         if shape not in self.recordings:
             self.seen[shape] += 1
             if self.seen[shape] <= self.warm or len(self.recordings) == MOST:
-                return run_aside(lambda: work(batch), self.stream)
+                return self.eager(work, batch, self.seen[shape])
             self.recordings[shape] = self.record(work, batch)
         graph, static, output = self.recordings[shape]
         for name, tensor in static.tensors().items():
             tensor.copy_(getattr(batch, name))
         graph.replay()
         return {name: tensor.clone() for name, tensor in output.items()}
+
+    def eager(self, work: Callable[[Any], Tensors], batch: Batch, count: int) -> Tensors:
+        """Without a graph; the batch is that many-th of its shape."""
+        return run_aside(lambda: work(batch), self.stream)
 
     def record(self, work: Callable[[Any], Tensors], batch: Batch) -> BatchGraph:
         with torch.inference_mode(False):  # else it could not be overwritten outside inference mode

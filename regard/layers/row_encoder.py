@@ -7,6 +7,7 @@ comes to a row's last token."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -15,19 +16,15 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from regard.attention.record import tracing
 from regard.layers.recurrent import (
-    KINDS,
-    WEIGHTS,
+    PADDING_GATES,
     CellState,
     Encoder,
-    in_one_piece,
     last_real,
     never_empty,
-    run_layer,
+    run_padded,
+    widened,
 )
-
-# What padding adds to W x + b, so that the state stays: z = 1, or f = 1 and i = 0. A plain RNN has no such gates.
-PADDING_GATES = {"gru": {"update": 1e4}, "lstm": {"forget": 1e4, "input": -1e4}}
-PADDING_INPUTS = 8  # eight instead of one, so that matrix sizes stay multiples of 8
+from regard.layers.replay import must_not_sync
 
 
 class DerivedWeights:
@@ -123,39 +120,23 @@ class RowEncoder(Encoder):
         steps; padding is worth it where at least half of the positions are real."""
         if self.kind not in PADDING_GATES or torch.compiler.is_exporting():
             return False
-        return x.is_cuda or (torch.is_grad_enabled() and 2 * int(mask.sum()) >= mask.numel())
+        return x.is_cuda or must_not_sync() or (torch.is_grad_enabled() and 2 * int(mask.sum()) >= mask.numel())
 
     def _run_padded(self, x: Tensor, mask: Tensor) -> Tensor:
-        """(N, T, E) -> (N, T, D) over whole rows. Steps come first, as cuDNN wants them: else it would copy x once
-        more."""
-        padding = (~mask.t()[..., None]).to(x.dtype).expand(-1, -1, PADDING_INPUTS)
-        zeros = x.new_zeros(len(self.ends), len(x), self.rnn.hidden_size)
-        x = x.transpose(0, 1)  # (T, N, E)
+        """(N, T, E) -> (N, T, D) over whole rows."""
         for layer, wider in enumerate(self._wider):
             if layer:
                 x = F.dropout(x, self.rnn.dropout, self.training)
-            weights = wider.get(self.weights(layer), self._widened)
-            x = torch.cat([x, padding], -1)
-            x, _ = run_layer(self.kind, x, (zeros, zeros), weights, self.training, batch_first=False)
-        return x.transpose(0, 1)
-
-    def _widened(self, weights: list[Tensor]) -> list[Tensor]:
-        """The weights of a layer with columns for the padding inputs."""
-        parts = KINDS[self.kind][1]
-        columns = weights[0].new_zeros(len(parts), self.rnn.hidden_size, PADDING_INPUTS)
-        for part, value in PADDING_GATES[self.kind].items():
-            columns[parts.index(part)] = value / PADDING_INPUTS
-        wider = list(weights)
-        of_inputs = slice(WEIGHTS.index("weight_ih"), None, len(WEIGHTS))
-        wider[of_inputs] = [torch.cat([weight, columns.flatten(0, 1)], 1) for weight in weights[of_inputs]]
-        return in_one_piece(wider)
+            weights = wider.get(self.weights(layer), partial(widened, self.kind))
+            x, _ = run_padded(self.kind, x, mask, weights, self.training)
+        return x
 
     @torch.no_grad()
     def refresh_derived(self) -> None:
         """Wider weights follow the weights; `layers.replay` calls it before a CUDA graph that reads them runs."""
         for layer, wider in enumerate(self._wider):
             if wider.tensors is not None:
-                wider.get(self.weights(layer), self._widened)
+                wider.get(self.weights(layer), partial(widened, self.kind))
 
     def train(self, mode: bool = True) -> RowEncoder:
         """A captured training step changes weights without their versions, so wider ones are made again."""

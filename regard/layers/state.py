@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -56,28 +57,81 @@ class Room(NamedTuple):
     place: Tensor  # () where growing memories are written next
 
 
-def fixed_tree(tree: Any, rows: Tensor | None, room: Room) -> Any:
-    """A copy of these rows (N',) of a tree, in tensors of shapes that later steps do not change: growing memories
-    in buffers, fixed ones padded, so that few shapes occur. None: all rows; what has its shape is not copied."""
+def fixed_tree(tree: Any, rows: int, room: Room) -> Any:
+    """Tensors like those of a tree for so many rows, of shapes that later steps do not change: growing memories as
+    empty buffers, fixed ones padded, so that few shapes occur. `State.loading` fills them."""
     if isinstance(tree, Tensor):
-        return tree if rows is None or not tree.dim() else tree.index_select(0, rows)
+        return tree.new_zeros(rows, *tree.shape[1:]) if tree.dim() else tree
     if isinstance(tree, GrowingMemory):
         return tree.buffered(rows, room.capacity, room.place)
+    if isinstance(tree, Memory):
+        return tree.fixed(rows, tree.fixed_size(SOURCES, room.source))
     if isinstance(tree, tuple):
         return tuple(fixed_tree(part, rows, room) for part in tree)
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        tree = tree.padded(SOURCES, room.source) if isinstance(tree, Memory) else tree
         parts = {field.name: getattr(tree, field.name) for field in dataclasses.fields(tree)}
-        fixed = {name: fixed_tree(part, rows, room) for name, part in parts.items()}
-        return dataclasses.replace(tree, **fixed)
+        return dataclasses.replace(tree, **{name: fixed_tree(part, rows, room) for name, part in parts.items()})
     return tree
 
 
-def growing_tree(tree: Any, size: int) -> Any:
+Pairs = Iterator[tuple[Tensor, Tensor]]  # of a static tensor and what is copied into it
+
+
+def over_rows(static: Tensor, new: Tensor, width: int = 1) -> Pairs:
+    """Each row of `new` is copied `width` times; static rows beyond them repeat the first."""
+    if width > 1:
+        static, new = static.unflatten(0, (-1, width)), new[:, None].expand(-1, width, *new.shape[1:])
+    if len(static) == len(new):
+        yield static, new
+    else:
+        yield static[: len(new)], new
+        yield static[len(new) :], new[:1].expand_as(static[len(new) :])
+
+
+def over_places(static: Any, new: Any, width: int) -> Pairs:
+    """As `over_rows`, for tensors and memories. Buffers are empty."""
+    if isinstance(static, Tensor):
+        yield from over_rows(static, new, width)
+    elif isinstance(static, Memory):
+        padded = new.padded(static.size)
+        yield from over_rows(static.keys, padded.keys, width)
+        yield from over_rows(static.values, padded.values, width)
+        if static.mask is not None:
+            yield from over_rows(static.mask, padded.mask, width)
+    elif new.size:
+        filled = new.memory
+        yield from over_rows(static.keys[..., : new.size, :], filled.keys, width)
+        yield from over_rows(static.values[..., : new.size, :], filled.values, width)
+        if filled.mask is not None:
+            yield from over_rows(static.mask[:, : new.size], filled.mask, width)
+
+
+def empty(pasts: Sequence[BufferedMemory]) -> None:
+    """Nothing is written yet, and what will be may be looked at. Old values are no matter, unless they are NaN."""
+    torch._foreach_zero_([buffer for past in pasts for buffer in (past.keys, past.values)])
+    masks = [past.mask for past in pasts]
+    torch._foreach_copy_(masks, [torch.ones_like(masks[0])] * len(masks))
+
+
+def copy_all(pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
+    """Copy new tensors into static ones, those of a dtype together, in fewer kernels."""
+    groups: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    for old, now in pairs:
+        if old.shape != now.shape:
+            raise RuntimeError(f"a step makes {tuple(now.shape)} of a state of shape {tuple(old.shape)}")
+        if old is not now:
+            olds, news = groups.setdefault(old.dtype, ([], []))
+            olds.append(old)
+            news.append(now)
+    for olds, news in groups.values():
+        torch._foreach_copy_(olds, news)
+
+
+def growing_tree(tree: Any, size: int, masked: bool) -> Any:
     """Every buffered memory as a growing one of so many places."""
     if isinstance(tree, BufferedMemory):
-        return tree.growing(size)
-    return tuple(growing_tree(part, size) for part in tree) if isinstance(tree, tuple) else tree
+        return tree.growing(size, masked)
+    return tuple(growing_tree(part, size, masked) for part in tree) if isinstance(tree, tuple) else tree
 
 
 def moved_tree(tree: Any) -> Any:
@@ -107,11 +161,25 @@ def _parts(tree: Any) -> list[Any]:
     return [getattr(tree, field.name) for field in fields]
 
 
-def past_sizes(tree: Any) -> set[int]:
-    """How many places the growing memories of a tree have; -1: one has no shape yet."""
-    if isinstance(tree, GrowingMemory):
-        return {-1 if tree.keys is None else tree.size}
-    return set().union(*map(past_sizes, tree)) if isinstance(tree, tuple) else set()
+def leaves(tree: Any) -> Iterator[Any]:
+    """The tensors with rows and the memories of a tree."""
+    if isinstance(tree, Memory | GrowingMemory | BufferedMemory):
+        yield tree
+    elif isinstance(tree, Tensor):
+        if tree.dim():
+            yield tree
+    else:
+        for part in _parts(tree):
+            yield from leaves(part)
+
+
+def _form(leaf: Any, source: int) -> Hashable:
+    if isinstance(leaf, Tensor):
+        return leaf.shape[1:], leaf.dtype
+    place = leaf.keys.shape[1:-2], leaf.keys.shape[-1], leaf.values.shape[-1], leaf.keys.dtype
+    if isinstance(leaf, GrowingMemory):
+        return place
+    return place, leaf.mask is None, leaf.fixed_size(SOURCES, source)
 
 
 def each_past(change: Callable[[GrowingMemory], GrowingMemory], tree: Any) -> Any:
@@ -167,15 +235,34 @@ class State:
         each_tensor(collect, (self.memory, self.rows))
         return tensors
 
-    def fixed(self, sentences: Tensor | None, room: Room) -> State:
-        """A copy of these sentences (B',) in tensors whose shapes stay the same later; see `fixed_tree`."""
-        beams = None if sentences is None else self._beams(sentences)
-        memory = fixed_tree(self.memory, sentences, room)
-        return State(memory, fixed_tree(self.rows, beams, room), self.width)
+    @cached_property
+    def leaves(self) -> tuple[list[Any], list[Any]]:
+        """The tensors and memories of the memory, and of the rows. A graph's state is searched for them once."""
+        return [*leaves(self.memory)], [*leaves(self.rows)]
 
-    def growing(self, size: int) -> State:
-        """A state of `fixed` whose pasts have so many places, as one that grows."""
-        return State(self.memory, growing_tree(self.rows, size), self.width)
+    def form(self, source: int) -> Hashable:
+        """What the shapes of `fixed` depend on, beside rows and capacity."""
+        return self.width, *(_form(leaf, source) for side in self.leaves for leaf in side)
+
+    def fixed(self, sentences: int, room: Room, width: int) -> State:
+        """A state of so many sentences and beams of each, in tensors whose shapes stay the same later; see
+        `fixed_tree`."""
+        rows = fixed_tree(self.rows, sentences * width, room)
+        return State(fixed_tree(self.memory, sentences, room), rows, width)
+
+    def loading(self, new: State) -> Pairs:
+        """What is copied where to make this state, of `fixed`, the new one; its pasts are emptied before. Each row
+        is copied for all its beams, and those beyond the new ones repeat the first."""
+        pasts = [leaf for leaf in self.leaves[1] if isinstance(leaf, BufferedMemory)]
+        if pasts:
+            empty(pasts)
+        for mine, others, width in zip(self.leaves, new.leaves, (1, self.width // new.width), strict=True):
+            for static, leaf in zip(mine, others, strict=True):
+                yield from over_places(static, leaf, width)
+
+    def growing(self, size: int, masked: bool) -> State:
+        """A state of `fixed` whose pasts have so many places, as one that grows. masked: some may be hidden."""
+        return State(self.memory, growing_tree(self.rows, size, masked), self.width)
 
     def moved(self) -> State:
         """A state of `fixed` after a step, once the place of its pasts was moved on."""
@@ -183,7 +270,16 @@ class State:
 
     def past_sizes(self) -> set[int]:
         """How many places its pasts have, -1 where one has no shape yet; empty if it has no pasts."""
-        return past_sizes(self.rows)
+        return {-1 if past.keys is None else past.size for past in self._pasts}
+
+    @property
+    def is_masked(self) -> bool:
+        """May places of its pasts be hidden?"""
+        return any(past.mask is not None for past in self._pasts)
+
+    @property
+    def _pasts(self) -> list[GrowingMemory]:
+        return [leaf for leaf in self.leaves[1] if isinstance(leaf, GrowingMemory)]
 
     def join(self, other: State, rows: tuple[int, int]) -> State:
         """The sentences of both states, so many of each, those of the other behind. For states of width 1."""

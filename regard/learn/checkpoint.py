@@ -57,6 +57,7 @@ class Standing:
     plateau_stale: int = 0
     scaler: dict[str, Any] = field(default_factory=dict)
     baseline: float = 0.0  # the moving baseline of REINFORCE
+    chosen: dict[str, Any] = field(default_factory=dict)  # what `auto` stood for, see `learn.auto`
     validated: bool = False  # False: saved by Ctrl-C or SIGTERM between two validations; never averaged
     averaged: int = 0  # how many checkpoints were averaged at the end
     ended: bool = False
@@ -338,6 +339,16 @@ def _standing(record: dict[str, Any]) -> Standing:
         return Standing(**record["standing"])
     except TypeError as error:
         raise Damaged(f"{STATE} was written by another version ({error})") from error
+
+
+def chosen_before(folder: Path) -> dict[str, Any] | None:
+    """What `auto` stood for in the newest checkpoint; None: there is none."""
+    for path in checkpoints(folder):
+        try:
+            return _standing(_read_state(path)).chosen
+        except Damaged:  # the checkpoint before is used
+            continue
+    return None
 
 
 def _whole(folder: Path, say: Say) -> Iterator[dict[str, Tensor]]:

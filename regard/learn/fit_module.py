@@ -128,6 +128,7 @@ def fit(
         average_checkpoints=average_checkpoints,
         precision=precision,
         compile=compile,
+        capture=False,  # of a loss of one's own nothing is known
         eval_every=eval_every,
         best_by=better[0],
         patience=patience,

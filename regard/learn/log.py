@@ -16,6 +16,7 @@ from regard.base.files import check_regular, open_to_append, refuse_link, write_
 from regard.learn.checkpoint import Say, Standing
 
 CHANGED_DATA = "changed_data"  # of a row: how the data differs from what the training was begun with
+CHOSEN = "auto"  # of a row: what `auto` stands for from here on
 
 
 class Log:
@@ -86,7 +87,7 @@ def _happened(line: bytes, standing: Standing) -> bool:
     try:
         row = json.loads(line)
         step, averaged = row["step"], "averaged" in row
-        values = (value for key, value in row.items() if key != CHANGED_DATA)
+        values = (value for key, value in row.items() if key not in (CHANGED_DATA, CHOSEN))
         numbers = all(value is None or isinstance(value, int | float) for value in values)
     except (ValueError, TypeError, KeyError):
         return False

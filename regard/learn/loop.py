@@ -5,6 +5,7 @@ generator that is reseeded before each batch. A run that was killed and resumed 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from regard.base import processes
 from regard.base.device import choose_device, current, with_tf32
 from regard.base.files import DRAFT, FULL, sync_folder
 from regard.base.shared_batch import Share
@@ -25,19 +27,21 @@ from regard.errors import Diverged, Interrupted, PeerLost, RunError
 from regard.layers.block import recompute_blocks
 from regard.layers.loss import Loss
 from regard.layers.onednn import without_onednn
-from regard.learn import checkpoint
+from regard.layers.replay import shape_of
+from regard.learn import auto, checkpoint
 from regard.learn.capture import Captured, Numbers
 from regard.learn.checkpoint import Standing
+from regard.learn.deterministic import deterministic
 from regard.learn.interrupt import Interrupt
-from regard.learn.log import CHANGED_DATA, Log, NoLog
+from regard.learn.log import CHANGED_DATA, CHOSEN, Log, NoLog
 from regard.learn.optimise import build_optimiser, rate_at
-from regard.learn.progress import Progress
+from regard.learn.progress import Progress, say
 from regard.learn.reinforce import Objective
 from regard.learn.restart import mark, unmark
 from regard.learn.saving import Saving
 from regard.learn.seeds import noise
-from regard.learn.settings import Training
-from regard.learn.team import Alone, Part
+from regard.learn.settings import AUTO, BY_HARDWARE, Training
+from regard.learn.team import Alone, Part, seed_draws
 from regard.learn.teams import team_for
 from regard.learn.validation import PERFECT, Metrics, Validation, words
 from regard.learn.watch import Watch, last_good
@@ -110,6 +114,7 @@ def take_steps(
         progress.say(f"{folder} is already trained: {standing.step} steps. {more} to go on.")
         return _report(standing, settings)
     watch = Watch(log, progress, settings, folder)
+    chosen = _tell_choice(stepper, standing, standing.chosen, log, progress)
     places = _walk(data, standing)
     with _around(stepper, standing, watch, folder) as interrupt:
         while (unfinished := _due(standing, settings)) or not _over(standing, settings):
@@ -122,6 +127,7 @@ def take_steps(
                 standing.epoch, standing.index = epoch, index + 1
                 standing.bookmark = data.bookmark(item) if isinstance(data, Bookmarked) else []
                 watch.add({"step": standing.step, "epoch": standing.epoch, "learning_rate": rate, **numbers})
+                chosen = _tell_choice(stepper, standing, chosen, log, progress)
             if _due(standing, settings):
                 watch.look()
                 metrics = _measure(stepper, validation, standing, interrupt)
@@ -156,12 +162,20 @@ class Stepper:
     learns from."""
 
     def __init__(
-        self, model: Module, settings: Training, loss: Any = None, *, passes: Passes | None = None
+        self,
+        model: Module,
+        settings: Training,
+        loss: Any = None,
+        *,
+        passes: Passes | None = None,
+        asked: Training | None = None,
     ) -> None:
+        """`asked`: the settings with what was left to auto, where it is settled already."""
         if passes is None and settings.updates > 1:
             raise ValueError(f"a step of {settings.updates} updates needs `passes`: what each learns from")
-        self.settings, self.passes = settings, passes
+        self.passes, self.asked = passes, asked or settings
         self.device = choose_device(settings.device, settings.precision)
+        self.settings = settings = auto.settled(settings, model, self.device, several=processes.launched())
         self.team = team_for(self.device, settings)
         if settings.recompute:
             recompute_blocks(model)
@@ -173,17 +187,33 @@ class Stepper:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "float16")
         self.objective = Objective(settings, self.device)
         self.saving = Saving(settings.async_save)
-        captured = settings.capture and self.device.type == "cuda" and not self.team.several
         if loss is None:
             assert isinstance(self.model, Learner)
             loss = self.model.loss
-        if settings.compile:  # captured steps have few shapes: compile each
-            loss = torch.compile(loss, dynamic=False if captured else None)
-        self.loss: Callable[..., Loss] = loss
-        self.captured = Captured(self.device) if captured else None
+        self.plain_loss: Callable[..., Loss] = loss
+        self.repays = auto.Repays(settings.steps, self.device) if settings.compile == AUTO else None
+        self._prepare(compiled=settings.compile is True)
         options = {"label_smoothing": settings.label_smoothing, "r_drop": settings.r_drop}
         self.options = {name: value for name, value in options.items() if value}  # loss(batch) may take none
         self.learn = self.team.learning(self.model, self._learn)
+
+    def _prepare(self, *, compiled: bool) -> None:
+        """Compile the loss and capture steps, if they are to be."""
+        captured = self.settings.capture is True and self.device.type == "cuda" and not self.team.several
+        self.captured = Captured(self.device, compiled=compiled) if captured else None
+        # Captured steps have few shapes: compile each.
+        options: Any = {"dynamic": False if captured else None}
+        self.loss = torch.compile(self.plain_loss, **options) if compiled else self.plain_loss
+        self.untried = compiled  # no compiled step was taken yet
+
+    @property
+    def chosen(self) -> auto.Chosen:
+        """What auto stands for, to be kept; empty where nothing was left to it, or the device leaves no choice."""
+        left = [name for name in BY_HARDWARE if getattr(self.asked, name) == AUTO]
+        if not left or self.device.type != "cuda":
+            return {}
+        refused = {"refused": True} if self.captured and self.captured.refused else {}
+        return {"device": self.device.type, **{name: getattr(self.settings, name) for name in left}, **refused}
 
     def step(self, step: int, batches: Iterable[Batch], rate: float) -> Numbers:
         """One training step; its loss is the mean per token over all the batches."""
@@ -193,13 +223,53 @@ class Stepper:
             else:
                 group["lr"] = rate
         self.objective.begin(step)
+        numbers = self._first_compiled(step, batches) if self.untried else self._take(step, batches)
+        if self.repays is not None:
+            self._decide(step, self.repays)
+        return numbers
+
+    def _take(self, step: int, batches: Iterable[Batch]) -> Numbers:
         ready = self._seeded(step, batches)
         with self.team.step():
-            return self.captured.step(self._change, ready) if self.captured else self._change(ready)
+            if self.captured is None:
+                return self._change(ready)
+            return self.captured.step(
+                self._change, ready, lambda: seed_draws(noise(self.settings.seed, step, 0), self.device)
+            )
+
+    def _decide(self, step: int, repays: auto.Repays) -> None:
+        """Compile from here on, if the steps so far have shown that it repays."""
+        decision = repays.after(step)
+        if decision is None:
+            return
+        self.repays, self.settings = None, replace(self.settings, compile=decision)
+        if decision:
+            self._prepare(compiled=True)
+
+    def _first_compiled(self, step: int, batches: Iterable[Batch]) -> Numbers:
+        """The step in which the compiler runs. If it fails and nobody asked for it, steps are taken as they are."""
+        every, begun = list(batches), time.perf_counter()
+        try:
+            numbers = self._take(step, every)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            if self.asked.compile is True:
+                raise
+            say(f"Steps are not compiled (train.compile): {str(error).partition(chr(10))[0]}")
+            self.settings = replace(self.settings, compile=False)
+            self._prepare(compiled=False)
+            return self._take(step, every)
+        self.untried = False
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        say(f"Compiled the training step in {time.perf_counter() - begun:.0f} seconds")
+        return numbers
 
     def _seeded(self, step: int, batches: Iterable[Batch]) -> Iterator[Batch]:
         for micro, batch in enumerate(batches):
-            yield self.team.begin(batch, noise(self.settings.seed, step, micro), self.device)
+            ready = self.team.begin(batch, noise(self.settings.seed, step, micro), self.device)
+            if self.repays is not None and isinstance(ready, Batch):
+                self.repays.shapes.add(shape_of(ready))
+            yield ready
 
     def _change(self, batches: Iterable[Batch]) -> Numbers:
         play = self.passes
@@ -253,6 +323,7 @@ class Stepper:
     def save(self, folder: Path, standing: Standing, *, tensors: bool) -> Path:
         """tensors=False: those of this step are on disk already."""
         standing.scaler, standing.baseline = self.scaler.state_dict(), float(self.objective.baseline)
+        standing.chosen = self.chosen
         average, path = self.settings.average_checkpoints, checkpoint.path_of(folder, standing.step)
         self.saving.wait()
         if not tensors:
@@ -282,6 +353,8 @@ class Stepper:
             self.scaler.load_state_dict(standing.scaler)
         if standing:
             self.objective.baseline.fill_(standing.baseline)
+        if standing and self.captured and standing.chosen.get("refused"):
+            self.captured.refused = "as before"
         return standing
 
 
@@ -334,6 +407,17 @@ def _open_log(folder: Path, standing: Standing, changed: Sequence[str], say: che
         log.add({"step": standing.step, CHANGED_DATA: list(changed)})
         log.flush(sync=True)
     return log
+
+
+def _tell_choice(
+    stepper: Stepper, standing: Standing, before: auto.Chosen, log: Log, progress: Progress
+) -> auto.Chosen:
+    """Say and log what auto stands for, where that is new."""
+    chosen = stepper.chosen
+    if chosen != before:
+        progress.say(auto.told(stepper.settings))
+        log.add({"step": standing.step, CHOSEN: chosen})
+    return chosen
 
 
 def _over(standing: Standing, settings: Training) -> bool:
@@ -417,9 +501,11 @@ def _around(stepper: Stepper, standing: Standing, watch: Watch, folder: Path) ->
     """Around all steps: how products are computed, what is shown, and what follows a signal or an error."""
     settings = stepper.settings
     exact = nullcontext() if settings.half else without_onednn(stepper.model)
+    same = deterministic() if settings.deterministic else nullcontext()
     products = nullcontext() if settings.precision == "float32" else with_tf32(stepper.device)
     with (
         current(stepper.device),
+        same,
         exact,
         products,
         _showing(watch.progress, standing, settings),

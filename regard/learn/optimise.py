@@ -24,7 +24,7 @@ def build_optimiser(model: Module, settings: Training) -> torch.optim.Optimizer:
     ]
     groups = [group for group in groups if group["params"]]
     on_gpu = all(p.is_cuda for p in trained)
-    capture = on_gpu and settings.capture
+    capture = on_gpu and settings.capture is True
     # A captured step reads the learning rate from a GPU tensor.
     rate = torch.tensor(settings.learning_rate, device=trained[0].device) if capture else settings.learning_rate
     fused = True if on_gpu else None  # None: torch's own default

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.base.shared_batch import over_all, rows_of_all
+from regard.base.shared_batch import over_all
 from regard.layers.loss import Loss
 from regard.learn.ppo import clipped
 from regard.learn.settings import Training
@@ -83,7 +83,7 @@ def mean_reward(reward: Tensor, mask: Tensor, of: str) -> Tensor:
     """The mean of a batch (B, T) over its rows, each of which has one reward, or over its tokens."""
     if of == "row":
         rows = reward.amin(1)  # log-likelihoods are negative, and 0 at padding
-        return over_all(rows.sum()) / rows_of_all(len(rows))
+        return over_all(rows.sum()) / over_all(mask.any(1).sum()).clamp_min(1)
     return over_all(reward.sum()) / over_all(mask.sum()).clamp_min(1)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from regard.base.fields import check, setting
 
 AUTO = "auto"
-CAPTURED = {"precision": ("float32", "tf32", "bfloat16"), "accumulate_steps": (1,)}
+CAPTURED = {"precision": (AUTO, "float32", "tf32", "bfloat16"), "accumulate_steps": (1,)}
+BY_HARDWARE = ("precision", "compile", "capture")  # what `auto` leaves to `learn.auto`
+OR_AUTO = "true, false or 'auto'"
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,17 @@ class Training:
     max_grad_norm: float = setting(1.0, at_least=0)  # clip the global gradient norm; 0: no clipping
     accumulate_steps: int = setting(1, at_least=1)  # batches whose gradients are summed in one step
     # tf32: float32, but products on a GPU have 10 bits, as those of convolutions have anyway; elsewhere float32.
-    # bfloat16 and float16: mixed precision
-    precision: str = setting("float32", choices=("float32", "tf32", "bfloat16", "float16"))
-    compile: bool = False  # torch.compile the model: slow to start, then faster
-    capture: bool = False  # GPU: capture a training step in a CUDA graph and replay it; for small models
+    # bfloat16 and float16: mixed precision. auto: bfloat16 on a GPU that has it, where the mathematics of the model
+    # allows it; else float32
+    precision: str = setting(AUTO, choices=(AUTO, "float32", "tf32", "bfloat16", "float16"))
+    # torch.compile the model: slow to start, then faster. auto: on a GPU, where a large model is trained for long
+    compile: bool | Literal["auto"] = setting(AUTO, words=OR_AUTO)
+    # GPU: capture a training step in a CUDA graph and replay it. auto: where batches have few shapes; a step that
+    # cannot be captured is run as it is
+    capture: bool | Literal["auto"] = setting(AUTO, words=OR_AUTO)
+    # GPU: only operations that give the same bits each time, so that a training that goes on takes the very same
+    # steps; slower
+    deterministic: bool = False
     # torchrun: divide weights, gradients and the optimiser's state among the processes (FSDP2), for models that one
     # GPU cannot hold; false: each process has all of them (DDP)
     shard: bool = False
@@ -86,7 +96,7 @@ class Training:
     def __post_init__(self) -> None:
         check(self)
         for name, fits in CAPTURED.items():
-            if self.capture and (value := getattr(self, name)) not in fits:
+            if self.capture is True and (value := getattr(self, name)) not in fits:
                 raise ValueError(f"a step with {name} = {value} cannot be captured; set capture = false")
         if self.shard and self.precision == "float16":
             raise ValueError("precision float16 cannot be sharded; use bfloat16, or set shard = false")

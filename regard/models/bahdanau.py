@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.attention import SCORES, WAYS, Look, Memory, Question
+from regard.attention import SCORES, WAYS, Look, Memory, Question, check_score
 from regard.base.fields import check, setting
 from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
 from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack
@@ -46,6 +46,10 @@ class BahdanauConfig:
     # gates start by keeping states for up to so many steps (Tallec & Ollivier 2018); 0: off
     chrono_steps: int = setting(0, at_least=0, later=True)
     score: str = setting("additive", choices=SCORES)  # how query and key are compared; the paper's is additive
+    # score = general: the rank of its matrix
+    rank: int = setting(0, at_least=1, or_zero="full", later=True)
+    # score = cosine: its factor; 1: the plain cosine
+    beta: float = setting(0.0, above=0, or_zero="learned", later=True)
     weigh: str = setting("soft", choices=WAYS)  # from scores to weights: soft, hard (one place) or local (a window)
     window: int = setting(5, at_least=1)  # half-width of the window of local attention
     # hard attention: share of the looks in training that stay soft
@@ -58,6 +62,7 @@ class BahdanauConfig:
     def __post_init__(self) -> None:
         check(self)
         check_tied(self, width="readout")
+        check_score(self.score, rank=self.rank, beta=self.beta)
 
 
 class Bahdanau(EncoderDecoder):

@@ -22,7 +22,7 @@ The attention says nothing about the linear part. A run is a Hugging Face folder
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -89,6 +89,11 @@ class BertConfig:
     @property
     def task(self) -> str:
         return TASKS[self.head]
+
+    @property
+    def can_capture(self) -> bool:
+        """Whether a training step can be captured: predicted words are picked out, by how many there are."""
+        return self.head == "classify"
 
     @property
     def classes(self) -> int:
@@ -293,10 +298,11 @@ class Bert(nn.Module):
         """The mean of the losses of the parts, so that none is spared what another has learned."""
         assert batch.labels is not None
         parts = self._class_parts(batch)
-        losses = [label_loss(logits, batch.labels, label_smoothing=label_smoothing) for logits in parts]
+        given: dict[str, Any] = {"counted": batch.counted, "label_smoothing": label_smoothing}
+        losses = [label_loss(logits, batch.labels, **given) for logits in parts]
         if len(parts) == 1:
             return losses[0]
-        both = label_loss(self._together(*parts).detach(), batch.labels)
+        both = label_loss(self._together(*parts).detach(), batch.labels, counted=batch.counted)
         return Loss(torch.stack([loss.total for loss in losses]).mean(), both.likelihood, both.tokens)
 
     def adopt(self, other: Bert) -> list[str]:

@@ -6,8 +6,10 @@ Causal self-attention, pre-norm with a final norm, tanh-approximated GELU, learn
 embeddings. Projections into the residual stream are initialised smaller by sqrt(2 N). Sizes: small, medium, large
 and xl of table 2. <|endoftext|> starts a text and separates documents. Nothing is left out. One difference:
 positions are initialised with std 0.02 like every other table, as in `transformers`, and not with the 0.01 of the
-authors' code. A run is a Hugging Face folder; its Conv1D weights are (in, out) there and (out, in) here, which is
-faster for a single token."""
+authors' code. `positions = "sinusoidal"` is an option: x = sqrt(dim) E[token] + PE(position), as in 2017, so
+that the waves do not drown the embeddings; a text of any length is then seen at once. A run with learned positions
+is a Hugging Face folder; its Conv1D weights are (in, out) there and (out, in) here, which is faster for a single
+token."""
 
 from __future__ import annotations
 
@@ -22,9 +24,10 @@ from regard.base.dropout import Dropout
 from regard.base.fields import check, setting
 from regard.data.text.windows import TextBatch
 from regard.layers.block import ACTIVATIONS, Block, check_heads
-from regard.layers.fused_step import try_step
+from regard.layers.encoder_decoder import NO_LIMIT
+from regard.layers.fused_step import try_embed, try_step
 from regard.layers.loss import Loss, next_token_loss
-from regard.layers.positions import Learned
+from regard.layers.positions import build_positions
 from regard.layers.replay import must_not_sync
 from regard.layers.state import State
 
@@ -38,7 +41,9 @@ class GPT2Config:
     layers: int = setting(12, at_least=1, layers=True)  # how many layers
     heads: int = setting(12, at_least=1)  # attention heads of a layer
     ff: int = setting(0, at_least=0)  # width of the feed-forward layers; 0: four times dim
-    max_positions: int = setting(1024, at_least=1)  # most tokens that are seen at once
+    # how positions are told: a learned table, or sines and cosines, which have no end
+    positions: str = setting("learned", choices=("learned", "sinusoidal"), later=True)
+    max_positions: int = setting(1024, at_least=1)  # most tokens that are seen at once, with learned positions
     activation: str = setting("gelu_new", choices=ACTIVATIONS)  # of the feed-forward layers
     eps: float = setting(1e-5, above=0, below=1)  # added to the variance in layer norms
     tied: bool = True  # one table for input and output
@@ -69,10 +74,11 @@ class GPT2(nn.Module):
     def __init__(self, config: GPT2Config):
         super().__init__()
         self.config = config
-        self.max_target_positions = config.max_positions
-        dim = config.dim
+        learned, dim = config.positions == "learned", config.dim
+        self.max_target_positions = config.max_positions if learned else NO_LIMIT
         self.embed = nn.Embedding(config.vocabulary, dim)
-        self.positions = Learned(dim, max_positions=config.max_positions)
+        self.scale = 1.0 if learned else dim**0.5
+        self.positions: Any = build_positions(config.positions, dim, max_positions=config.max_positions)
         self.embed_dropout = Dropout(config.embed_dropout)
         self.blocks: Any = nn.ModuleList(
             Block(
@@ -122,11 +128,14 @@ class GPT2(nn.Module):
         if since is not None:
             places = places - since
         most = tokens.shape[1] - 1
-        if (
-            mask is not None and most >= self.config.max_positions
-        ):  # may still fit once padding is left out; costs a GPU sync
-            most = int(places.max())
-        return self.embed_dropout(self.embed(tokens) + self.positions(places, most=most))
+        if mask is not None and most >= self.max_target_positions:
+            most = int(places.max())  # may still fit once padding is left out; costs a GPU sync
+        return self.embed_dropout(self.placed(tokens, places, most))
+
+    def placed(self, tokens: Tensor, places: Tensor, most: int) -> Tensor:
+        """E[token] + P[position] (.., dim), before dropout. `most`: the largest position."""
+        x = self.embed(tokens) if self.scale == 1 else self.embed(tokens) * self.scale
+        return x + self.positions(places, most=most).to(x.dtype)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Logits (B, T, V) of each next token."""
@@ -153,8 +162,8 @@ class GPT2(nn.Module):
         """As `step`, of several tokens (N, T) -> logits (N, T, V) of what follows each of them"""
         pasts, place = state.rows
         places, grown = place[:, None] + torch.arange(tokens.shape[1], device=tokens.device), []
-        most = min(pasts[0].newest + tokens.shape[1], self.config.max_positions) - 1
-        x = self.embed(tokens) + self.positions(places, most=most)
+        most = min(pasts[0].newest + tokens.shape[1], self.max_target_positions) - 1
+        x = self.placed(tokens, places, most)
         if isinstance(pasts[0], BufferedMemory):  # of one row
             fan, x = pasts[0].fan(tokens.shape[1]), x.transpose(0, 1)
             for block, past in zip(self.blocks, pasts, strict=True):
@@ -175,13 +184,17 @@ class GPT2(nn.Module):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens (N,) -> logits (N, V) of the next ones"""
         pasts, place = state.rows
-        x = self.embed(tokens) + self.positions(place, most=pasts[0].newest)
+        most = pasts[0].newest
+        x, after = try_embed(tokens, place, self.embed, self.positions, most, self.scale) or (
+            self.placed(tokens, place, most),
+            place + 1,
+        )
         logits = try_step(x, self.blocks, pasts, self.norm, self.out)
         if logits is not None:
             grown = [replace(past, written=True) for past in pasts]
-            return logits, State((), (tuple(grown), place + 1), state.width)
+            return logits, State((), (tuple(grown), after), state.width)
         x, grown = x[:, None], []
         for block, past in zip(self.blocks, pasts, strict=True):
             x, longer = block.step(x, past)
             grown.append(longer)
-        return self.out(self.norm(x)[:, 0]), State((), (tuple(grown), place + 1), state.width)
+        return self.out(self.norm(x)[:, 0]), State((), (tuple(grown), after), state.width)

@@ -29,8 +29,8 @@ from regard.data.text.document_encoding import DocumentBatch, DocumentEncoding, 
 from regard.data.text.sentences import WAYS
 from regard.layers.bigrams import build_bigrams, scaled
 from regard.layers.pooling import PooledEncoder, WordEmbedding
-from regard.layers.recurrent import KINDS
-from regard.layers.row_encoder import PADDING_GATES
+from regard.layers.recurrent import KINDS, PADDING_GATES
+from regard.layers.replay import must_not_sync
 from regard.models.labels import WordClassifier, check_classes
 
 
@@ -142,7 +142,7 @@ def row_groups(mask: Tensor) -> list[tuple[int, int, int]]:
 
     On a CPU padding costs time, so rows of similar length go together. On a GPU the steps of the recurrence cost
     time, whatever the number of rows: all go at once, and the lengths need not be known, which would be a sync."""
-    if mask.device.type != "cpu" or torch.compiler.is_exporting():
+    if mask.device.type != "cpu" or must_not_sync() or torch.compiler.is_exporting():
         return [(0, *mask.shape)]
     lengths = mask.sum(1).clamp(min=1).tolist()
     return [(first, last, lengths[first]) for first, last in cut_rows(lengths)]

@@ -8,7 +8,13 @@
 Global attention (`weigh = "soft"`) with any score; the paper's concat is `additive`. Local attention with a window
 centred at the step (`local-m`) or at a predicted position (`local-p`).
 Differences: one layer by default (the paper has four); GRU and plain RNN cells, hard attention and a bidirectional
-encoder, each direction half as wide, are options. The decoder starts from the encoder's final states.
+encoder, each direction half as wide, are options. The decoder starts from the encoder's final states. Three forms
+that lectures draw are options too:
+
+    readout = "plain"      p(y_t) = softmax(W_o [c_t; s_t]), and z_t = [c_t; s_t]
+    fed = "context"        s_t = f(s_{t-1}, [y_{t-1}; c_{t-1}])
+    words = false          s_t = f(s_{t-1}, z_{t-1}), or c_{t-1}: no word is an input, so that each is chosen
+                           without knowing the one before
 
 With input feeding the decoder runs step by step; without it, all steps run at once, with one look for all."""
 
@@ -20,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import SCORES, WAYS, Look, Memory, Question
+from regard.attention import SCORES, WAYS, Look, Memory, Question, check_score
 from regard.base.fields import check, setting
 from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
 from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack, by_layer
@@ -42,8 +48,18 @@ class LuongConfig:
     chrono_steps: int = setting(0, at_least=0, later=True)
     bidirectional: bool = False  # the encoder reads in two directions of dim / 2 each
     feeding: bool = True  # input feeding: the last attentional state is an input of the next step
+    # what input feeding feeds: the last attentional state z (attentional), or what was read, c (context)
+    fed: str = setting("attentional", choices=("attentional", "context"), later=True)
+    # the last word is an input of each step; false: the decoder is fed by input feeding alone
+    words: bool = setting(True, later=True)
+    # what the softmax reads: tanh(W_c [c; s]), or [c; s] as it is (plain)
+    readout: str = setting("tanh", choices=("tanh", "plain"), later=True)
     # how query and key are compared; the paper's concat is additive
     score: str = setting("general", choices=SCORES)
+    # score = general: the rank of its matrix
+    rank: int = setting(0, at_least=1, or_zero="full", later=True)
+    # score = cosine: its factor; 1: the plain cosine
+    beta: float = setting(0.0, above=0, or_zero="learned", later=True)
     # from scores to weights: soft (the paper's global), hard (one place) or local (a window)
     weigh: str = setting("soft", choices=WAYS)
     window: int = setting(10, at_least=1)  # half-width of the window of local attention
@@ -56,11 +72,26 @@ class LuongConfig:
 
     def __post_init__(self) -> None:
         check(self)
-        check_tied(self, width="dim")
+        if self.readout == "tanh":
+            check_tied(self, width="dim")
+        elif self.tied and self.read_width != self.embed:
+            raise ValueError(
+                f"tied embeddings need embed = 2 dim with readout = plain, got {self.embed} and dim {self.dim}"
+            )
+        if not self.feeding and (self.fed != "attentional" or not self.words):
+            raise ValueError(
+                "fed and words are about input feeding, and feeding is false; set feeding = true, or leave out both"
+            )
+        check_score(self.score, rank=self.rank, beta=self.beta)
         if self.bidirectional and self.dim % 2:
             raise ValueError(
                 f"dim must be even with bidirectional = true (half for each direction), got {self.dim}"
             )
+
+    @property
+    def read_width(self) -> int:
+        """Numbers that the softmax reads."""
+        return self.dim if self.readout == "tanh" else 2 * self.dim
 
 
 class Luong(EncoderDecoder):
@@ -72,8 +103,10 @@ class Luong(EncoderDecoder):
     padded_side = "right"  # of sources: `start` may be captured with more padding
 
     def __init__(self, config: LuongConfig):
-        super().__init__(config, width=config.dim, embed=config.embed)
+        super().__init__(config, width=config.read_width, embed=config.embed)
         dim, layers = config.dim, config.layers
+        if not (config.words or config.tied):
+            self.target_embed: Any = None  # no word is read, and the softmax has a table of its own
         self.encoder = Encoder(
             config.cell,
             config.embed,
@@ -84,13 +117,15 @@ class Luong(EncoderDecoder):
             chrono_steps=config.chrono_steps,
         )
         if config.feeding:
-            inputs = [config.embed, *[dim] * (layers - 1)]
+            fed = dim if config.fed == "context" else config.read_width
+            inputs = [config.embed if config.words else fed, *[dim] * (layers - 1)]
             self.cells: Any = nn.ModuleList(Cell(config.cell, width, dim) for width in inputs)
-            self.feed = nn.Linear(dim, len(KINDS[config.cell][1]) * dim, bias=False)
+            gates = len(KINDS[config.cell][1]) * dim
+            self.feed = nn.Linear(fed, gates, bias=False) if config.words else None
         else:
             self.decoder = Stack(config.cell, config.embed, dim, layers=layers, dropout=config.dropout)
         self.attend = build_attend(config, dim, dim)
-        self.combine = nn.Linear(2 * dim, dim)
+        self.combine = nn.Linear(2 * dim, dim) if config.readout == "tanh" else None
 
     def encode(self, source: Tensor, mask: Tensor) -> tuple[Memory, CellState]:
         """source (B, S) -> the memory (B, S, dim) and the final states (B, layers, dim), where decoding starts"""
@@ -98,18 +133,30 @@ class Luong(EncoderDecoder):
         return self.attend.remember(self.dropout(states), mask=mask), last
 
     def attentional(self, states: Tensor, position: Tensor, memory: Memory) -> tuple[Tensor, Look]:
-        """z = tanh(W_c [c; s]) of states (N, T, dim) at steps position (N, T); N = B W rows (W beams per sentence
-        share one memory)"""
+        """z = tanh(W_c [c; s]), or [c; s], of states (N, T, dim) at steps position (N, T); N = B W rows (W beams
+        per sentence share one memory)"""
         query, position = (x.reshape(memory.keys.shape[0], -1, *x.shape[2:]) for x in (states, position))
         look = self.attend.look(Question(query, position), memory)
         reads = look.read.view_as(states)
-        return self.combine(self.dropout(torch.cat([reads, states], -1))).tanh(), look
+        both = torch.cat([reads, states], -1)
+        return both if self.combine is None else self.combine(self.dropout(both)).tanh(), look
+
+    def inputs(self, target: Tensor) -> Tensor:
+        """Of input feeding: what the words (N, T) add to each step; a placeholder where they add nothing."""
+        if self.feed is None:
+            return target.new_zeros(*target.shape, 1, dtype=self.out.weight.dtype)
+        return self.cells[0].input(self.dropout(self.target_embed(target)))
+
+    def nothing_fed(self, state: CellState) -> Tensor:
+        """What the first step is fed (N, fed)."""
+        first = self.cells[0].input if self.feed is None else self.feed
+        return state[0].new_zeros(state[0].shape[0], first.in_features)
 
     def move(
         self, ahead: Tensor, fed: Tensor, state: CellState, memory: Memory, time: Tensor
-    ) -> tuple[Tensor, CellState, Look]:
-        """One step with input feeding: all layers, then the look."""
-        ahead = ahead + self.feed(fed)
+    ) -> tuple[Tensor, Tensor, CellState, Look]:
+        """One step with input feeding: all layers, then the look. z_t, and what is fed to the next step."""
+        ahead = self.cells[0].input(fed) if self.feed is None else ahead + self.feed(fed)
         after: list[CellState] = []
         for number, cell in enumerate(self.cells):
             if number:
@@ -117,33 +164,33 @@ class Luong(EncoderDecoder):
             after.append(cell(ahead, tuple(part[:, number] for part in state)))
         states = after[-1][0][:, None]  # (N, 1, dim)
         attentional, look = self.attentional(states, time.expand(states.shape[0])[:, None], memory)
-        return attentional[:, 0], by_layer(after), look
+        read = look.read.flatten(0, 1) if self.config.fed == "context" else attentional[:, 0]
+        return attentional[:, 0], read, by_layer(after), look
 
     def decode(self, target: Tensor, memory: Memory, state: CellState) -> tuple[Tensor, list[Look]]:
         """Teacher forcing: target (B, T), already shifted right -> attentional states (B, T, dim) and the looks"""
-        embedded = self.dropout(self.target_embed(target))  # (B, T, E)
         times = torch.arange(target.shape[1], device=target.device)
         if not self.config.feeding:
-            states, _ = self.decoder(embedded, state)
+            states, _ = self.decoder(self.dropout(self.target_embed(target)), state)
             attentional, look = self.attentional(states, times.expand_as(target), memory)
             return self.dropout(attentional), [look]
-        inputs, attentional = self.cells[0].input(embedded), torch.zeros_like(state[0][:, 0])
+        inputs, fed = self.inputs(target), self.nothing_fed(state)
         if torch.compiler.is_exporting():
-            return self.dropout(self._scan(inputs, times, attentional, memory, state)), []
+            return self.dropout(self._scan(inputs, times, fed, memory, state)), []
         looks, states = [], []
         for ahead, time in zip(inputs.unbind(1), times.unbind(), strict=True):
-            attentional, state, look = self.move(ahead, attentional, state, memory, time)
+            attentional, fed, state, look = self.move(ahead, fed, state, memory, time)
             looks.append(look)
             states.append(attentional)
         return self.dropout(torch.stack(states, 1)), looks
 
     def _scan(self, inputs: Tensor, times: Tensor, first: Tensor, memory: Memory, state: CellState) -> Tensor:
-        """The attentional states (B, T, dim) of all steps with input feeding, for `torch.export`."""
+        """The attentional states (B, T, read) of all steps with input feeding, for `torch.export`."""
         memory = apart(memory)
 
         def step(before: CellState, ahead: Tensor, time: Tensor) -> tuple[CellState, tuple[Tensor, ...]]:
-            attentional, state, _ = self.move(ahead, before[0], before[1:], memory, time)
-            return (attentional, *state), (attentional,)
+            attentional, fed, state, _ = self.move(ahead, before[0], before[1:], memory, time)
+            return (fed, *state), (attentional,)
 
         _, (states,) = scan_steps(step, (first, *state), (inputs.transpose(0, 1), times))
         return states.transpose(0, 1)
@@ -152,16 +199,15 @@ class Luong(EncoderDecoder):
         """Read the source (B, S); `step` writes the target."""
         memory, state = self.encode(source, mask)
         time = torch.zeros(len(source), dtype=torch.long, device=source.device)
-        return State(memory, (state, torch.zeros_like(state[0][:, 0]), time))
+        fed = self.nothing_fed(state) if self.config.feeding else time  # no row without a tensor
+        return State(memory, (state, fed, time))
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens (N,) -> logits (N, V) of the next ones"""
-        cell, attentional, time = state.rows
-        embedded = self.target_embed(tokens)
+        cell, fed, time = state.rows
         if self.config.feeding:
-            ahead = self.cells[0].input(embedded)
-            attentional, cell, _ = self.move(ahead, attentional, cell, state.memory, time)
+            attentional, fed, cell, _ = self.move(self.inputs(tokens), fed, cell, state.memory, time)
         else:
-            states, cell = self.decoder(embedded[:, None], cell)
+            states, cell = self.decoder(self.target_embed(tokens)[:, None], cell)
             attentional = self.attentional(states, time[:, None], state.memory)[0][:, 0]
-        return self.out(attentional), State(state.memory, (cell, attentional, time + 1), state.width)
+        return self.out(attentional), State(state.memory, (cell, fed, time + 1), state.width)

@@ -26,8 +26,7 @@ from regard.base.fields import check, setting
 from regard.data.text.text_encoding import PlainEncoding, TokenBatch
 from regard.layers.bigrams import build_bigrams
 from regard.layers.pooling import POOLS, PooledEncoder, WordEmbedding
-from regard.layers.recurrent import KINDS
-from regard.layers.row_encoder import PADDING_GATES
+from regard.layers.recurrent import KINDS, PADDING_GATES
 from regard.models.labels import WordClassifier, check_classes
 
 

@@ -86,7 +86,8 @@ class Learner(Module, Protocol):
 
 
 class Model(Learner, Protocol):
-    """An entry of MODELS."""
+    """An entry of MODELS. It may have `least_precision`, the lowest that its mathematics allows ("tf32",
+    "float32"), in which it is trained on a GPU; without it, that is bfloat16."""
 
     paper: str
     Config: Any  # the dataclass that `config` is an instance of
@@ -143,6 +144,9 @@ class Translator(Model, Generator, Protocol):
 
     max_target_positions: int  # the most tokens it can write
 
+    @property
+    def max_source_positions(self) -> int: ...  # the most tokens it can read
+
     def check_source(self, source: Tensor) -> None: ...  # ValueError if it is too long
 
     def encode(self, source: Tensor, mask: Tensor) -> Any: ...
@@ -168,6 +172,8 @@ class Captioner(Model, Generator, Protocol):
 @runtime_checkable
 class LanguageModel(Model, Generator, Protocol):
     """Continues a text."""
+
+    max_target_positions: int  # the most tokens it sees at once
 
     def states(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor: ...
 

@@ -63,6 +63,7 @@ class RNNLM(nn.Module):
     def __init__(self, config: RNNLMConfig):
         super().__init__()
         self.config = config
+        self.max_target_positions = config.max_positions
         self.embed = nn.Embedding(config.vocabulary, config.embed)
         self.stack = Stack(
             config.cell,

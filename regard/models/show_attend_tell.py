@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.attention import SCORES, Attend, Look, Memory, Question, build_score, build_weigh
+from regard.attention import KEY_SCORES, Attend, Look, Memory, Question, build_score, build_weigh, check_score
 from regard.attention.record import record
 from regard.base.dtype import at_least_float32
 from regard.base.fields import setting
@@ -44,7 +44,11 @@ class ShowAttendTellConfig(CaptionerConfig):
     """The settings of a ShowAttendTell."""
 
     # how query and key are compared; the paper's is additive
-    score: str = setting("additive", choices=[name for name in SCORES if name != "location"])
+    score: str = setting("additive", choices=KEY_SCORES)
+    # score = general: the rank of its matrix
+    rank: int = setting(0, at_least=1, or_zero="full", later=True)
+    # score = cosine: its factor; 1: the plain cosine
+    beta: float = setting(0.0, above=0, or_zero="learned", later=True)
     # from scores to weights: soft (all places) or hard (one place)
     weigh: str = setting("soft", choices=("soft", "hard"))
     gate: bool = True  # beta_t, how far the image is used for a word; without it, all of what was read is
@@ -54,6 +58,10 @@ class ShowAttendTellConfig(CaptionerConfig):
     # hard attention: share of the images in training of which all looks are soft
     soft_share: float = setting(0.5, at_least=0, below=1)
     straight_through: bool = False  # hard attention: learn through the soft weights instead of REINFORCE
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_score(self.score, rank=self.rank, beta=self.beta)
 
 
 class Beta(nn.Module):
@@ -89,7 +97,8 @@ class ShowAttendTell(ImageCaptioner):
             soft_share=config.soft_share,
             straight_through=config.straight_through,
         )
-        self.attend = Attend(build_score(config.score, dim, memory, max_positions=1), weigh)
+        score = build_score(config.score, dim, memory, max_positions=1, rank=config.rank, beta=config.beta)
+        self.attend = Attend(score, weigh)
         self.beta = Beta(dim) if config.gate else None
         self.first_hidden, self.first_cell = nn.Linear(memory, dim), nn.Linear(memory, dim)
         self.cell = Cell("lstm", embed, dim)

@@ -9,7 +9,8 @@ Multi30k's published baseline), small, base and big (the paper's table 3). Diffe
 Marian; dropout inside attention and feed-forward layers is an option. With a joint vocabulary the start token is
 <pad>, the last id, whose embedding stays 0: this is Marian's form, and such a run (post-norm, sinusoidal) is
 saved as a Marian folder. `norm = "pre"` (with a final norm) and other positions do not exist there and are saved
-in regard's own form."""
+in regard's own form; so are models with parts left out or changed, which are there to be compared: another `score`
+in the heads, `norm` "none" or "batch", no residual connections, no feed-forward layers (ff = 0)."""
 
 from __future__ import annotations
 
@@ -19,11 +20,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.attention import GrowingMemory, Look, Memory
+from regard.attention import KEY_SCORES, GrowingMemory, Look, Memory, check_score
 from regard.base.fields import check, setting
-from regard.layers.block import ACTIVATIONS, NORMS, Block, check_heads
+from regard.layers.block import ACTIVATIONS, Block, check_heads
 from regard.layers.encoder_decoder import EncoderDecoder
-from regard.layers.fused_step import try_step
+from regard.layers.fused_step import try_embed, try_step
+from regard.layers.loss import Loss
+from regard.layers.norm import NORMS
 from regard.layers.positions import POSITIONS, build_positions
 from regard.layers.state import State
 
@@ -37,27 +40,44 @@ class TransformerConfig:
     dim: int = setting(512, at_least=1)  # width of the model
     layers: int = setting(6, at_least=1, layers=True)  # layers of the encoder
     heads: int = setting(8, at_least=1)  # attention heads of an encoder layer
-    ff: int = setting(2048, at_least=1)  # width of the encoder's feed-forward layers
+    # width of the encoder's feed-forward layers
+    ff: int = setting(2048, at_least=1, or_zero="no feed-forward layers")
     decoder_layers: int = setting(0, at_least=0, layers=True)  # layers of the decoder; 0: as the encoder
     decoder_heads: int = setting(0, at_least=0)  # attention heads of a decoder layer; 0: as the encoder
     decoder_ff: int = setting(0, at_least=0)  # width of the decoder's feed-forward layers; 0: as the encoder
     activation: str = setting("relu", choices=ACTIVATIONS)  # of the feed-forward layers
-    norm: str = setting("post", choices=NORMS)  # layer norm after each sub-layer, as in 2017, or before it
+    # layer norm after each sub-layer (post), as in 2017, or before it (pre); none, or batch norm after it (batch)
+    norm: str = setting("post", choices=NORMS)
+    residual: bool = setting(True, later=True)  # x + part(x) round each sub-layer; false: part(x) alone
+    # how the heads compare query and key; the paper's is scaled_dot, dot is the same without 1 / sqrt(d)
+    score: str = setting("scaled_dot", choices=KEY_SCORES, later=True)
+    # score = general: the rank of its matrix
+    rank: int = setting(0, at_least=1, or_zero="full", later=True)
+    # score = cosine: its factor; 1: the plain cosine
+    beta: float = setting(0.0, above=0, or_zero="learned", later=True)
     # how positions are told: sines and cosines, a learned table, position / length, the plain number, or not at all
     positions: str = setting("sinusoidal", choices=POSITIONS)
     scaled: bool = True  # multiply embeddings by sqrt(dim)
     tied: bool = True  # one table for target and output embeddings, and the source's with a joint vocabulary
-    max_positions: int = setting(512, at_least=1)  # most source tokens; with learned positions target tokens too
+    max_positions: int = setting(
+        512, at_least=1
+    )  # most tokens of a text, with learned positions; others have no end
     dropout: float = setting(0.1, at_least=0, below=1)  # dropout of embeddings and of each sub-layer's output
     attention_dropout: float = setting(0.0, at_least=0, below=1)  # dropout of attention weights
     activation_dropout: float = setting(0.0, at_least=0, below=1)  # dropout inside the feed-forward layers
 
     def __post_init__(self) -> None:
         check(self)
+        check_score(self.score, rank=self.rank, beta=self.beta)
         for heads in (self.heads, self.decoder_heads or self.heads):
             check_heads(self.dim, heads)
         if self.dim % 2:
             raise ValueError(f"dim must be even (sines and cosines come in pairs), got {self.dim}")
+
+    @property
+    def can_capture(self) -> bool:
+        """Whether a step can be captured: a batch norm picks out the real tokens."""
+        return self.norm != "batch"
 
 
 class Transformer(EncoderDecoder):
@@ -83,6 +103,10 @@ class Transformer(EncoderDecoder):
         shape: dict[str, Any] = {
             "activation": config.activation,
             "norm": config.norm,
+            "residual": config.residual,
+            "score": config.score,
+            "rank": config.rank,
+            "beta": config.beta,
             "dropout": config.dropout,
             "attention_dropout": config.attention_dropout,
             "activation_dropout": config.activation_dropout,
@@ -108,12 +132,18 @@ class Transformer(EncoderDecoder):
             for part in block.modules():
                 if isinstance(part, nn.Linear):
                     nn.init.xavier_uniform_(part.weight)
-                    nn.init.zeros_(part.bias)
+                    if part.bias is not None:  # a score's have none
+                        nn.init.zeros_(part.bias)
         if not config.source_vocabulary:
             for table in {self.source_embed, self.target_embed}:
                 _keep_last_row_0(table.weight)
         if config.positions == "learned":
             self.max_target_positions = config.max_positions
+
+    @property
+    def max_source_positions(self) -> int:
+        """The most tokens it can read: only learned positions have an end."""
+        return self.max_target_positions
 
     @property
     def alignment(self) -> str:
@@ -148,12 +178,19 @@ class Transformer(EncoderDecoder):
             x = self.encoder_norm(x)
         return (tuple(block.cross.remember(x, mask=mask) for block in self.decoder),)
 
-    def decode(self, target: Tensor, memories: tuple[Memory, ...]) -> tuple[Tensor, list[Look]]:
+    def target_loss(self, target: Tensor, target_mask: Tensor, encoded: Any, **how: Any) -> Loss:
+        """A batch norm is told which tokens are real; nothing else looks at padding."""
+        real = (target_mask[:, 1:],) if self.config.norm == "batch" else ()
+        return super().target_loss(target, target_mask, (*encoded, *real), **how)
+
+    def decode(
+        self, target: Tensor, memories: tuple[Memory, ...], real: Tensor | None = None
+    ) -> tuple[Tensor, list[Look]]:
         """Teacher forcing: target (B, T), already shifted right -> states (B, T, dim) and no looks: nothing is
-        sampled. Padding is on the right, where the causal mask hides it."""
+        sampled. Padding is on the right, where the causal mask hides it; `real` (B, T) says where it is."""
         x = self.embed(self.target_embed, target)
         for block, memory in zip(self.decoder, memories, strict=True):
-            x = block(x, source=memory)
+            x = block(x, mask=real, source=memory)
         return self.normed(x), []
 
     def normed(self, x: Tensor) -> Tensor:
@@ -171,16 +208,20 @@ class Transformer(EncoderDecoder):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens (N,) -> logits (N, V) of the next ones"""
         before, place = state.rows
-        x = self.embed(self.target_embed, tokens[:, None], place, before[0].newest)
-        logits = try_step(x[:, 0], self.decoder, before, self.decoder_norm, self.out, state.memory)
+        most = before[0].newest
+        x, after = try_embed(tokens, place, self.target_embed, self.positions, most, self.scale) or (
+            self.embed(self.target_embed, tokens[:, None], place, most)[:, 0],
+            place + 1,
+        )
+        logits = try_step(x, self.decoder, before, self.decoder_norm, self.out, state.memory)
         if logits is not None:
             written = tuple(replace(past, written=True) for past in before)
-            return logits, State(state.memory, (written, place + 1), state.width)
-        pasts = []
+            return logits, State(state.memory, (written, after), state.width)
+        x, pasts = x[:, None], []
         for block, memory, past in zip(self.decoder, state.memory, before, strict=True):
             x, grown = block.step(x, past, source=memory)
             pasts.append(grown)
-        return self.out(self.normed(x)[:, 0]), State(state.memory, (tuple(pasts), place + 1), state.width)
+        return self.out(self.normed(x)[:, 0]), State(state.memory, (tuple(pasts), after), state.width)
 
 
 def _keep_last_row_0(weight: Tensor) -> None:

@@ -17,6 +17,7 @@ from regard.show.position_pictures import Barcode, barcode, position_curves, sim
 from regard.show.rollout import patch_map, rollout
 from regard.show.shaded import ShadedText
 from regard.show.sheet import Entry, Sheet
+from regard.show.table import Table
 from regard.show.tape import Tape
 from regard.show.words import Words
 
@@ -35,6 +36,7 @@ __all__ = [
     "Overlay",
     "ShadedText",
     "Sheet",
+    "Table",
     "Tape",
     "Words",
     "barcode",

@@ -66,16 +66,16 @@ def bundle(kind: str) -> tuple[str, str]:
 
     def add(name: str) -> None:
         if name not in modules:
-            text = _read(f"{name}.js")
+            text = read_view(f"{name}.js")
             for other in IMPORT.findall(text):
                 add(other)
             modules[name] = re.sub(r"^export ", "", IMPORT.sub("", text), flags=re.MULTILINE)
 
     add(kind)
-    return "\n".join(modules.values()), "".join(_read(f"{name}.css") for name in ("parts", kind))
+    return "\n".join(modules.values()), "".join(read_view(f"{name}.css") for name in ("parts", kind))
 
 
-def _read(name: str) -> str:
+def read_view(name: str) -> str:
     return files("regard.show").joinpath("views", name).read_text(encoding="utf-8")
 
 

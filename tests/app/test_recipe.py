@@ -14,7 +14,7 @@ import small_models
 
 from regard.decode.settings import Decoding
 from regard.errors import RecipeError, RunError
-from regard.learn.settings import Training
+from regard.learn.settings import AUTO, Training
 from regard.models import MODELS
 from regard.runs.folder import Folder, begin, find, save_weights
 from regard.tasks.core.before_training import check_recipe
@@ -103,6 +103,8 @@ def test_settings_that_count_layers_say_so(name: str) -> None:
 
 # Recipes for one's own data: what is said without them, and a name that does.
 NEEDS = {
+    "gpt2-pairs": ("set data.train to a file of text", "pairs.tsv"),
+    "-summaries": ("set either data.made to a generated set", "pairs.tsv"),
     "-pairs": ("set either data.made to a generated set", "pairs.tsv"),
     "-text": ("set data.train to a file of text", "text.txt"),
     "-labelled": ("data.train to a file of labelled texts", "texts.tsv"),
@@ -309,12 +311,12 @@ def test_r_drop_is_for_translators(name: str, model: str) -> None:
     assert read(name, ["train.r_drop=0"])[0].train.r_drop == 0
 
 
-@pytest.mark.parametrize(("name", "model"), [("transformer-dates", "transformer"), ("sst2-bert", "bert")])
+@pytest.mark.parametrize(("name", "model"), [("wikitext2-bert", "bert"), ("sst2-elmo", "elmo")])
 def test_only_steps_on_batches_of_few_shapes_are_captured(name: str, model: str) -> None:
     task = read(name)[0].task
     said = f"[train]: capture is not for a {model} that is made to {task}; leave it out, or set train.capture=false"
     assert refused(name, "train.capture=true") == said
-    for other in ("shapes-vit", "shakespeare-gpt2", "imdb-han", "sst2-pooling"):
+    for other in ("shapes-vit", "shakespeare-gpt2", "imdb-han", "sst2-pooling", "transformer-dates", "sst2-bert"):
         assert read(other, ["train.capture=true"])[0].train.capture
 
 
@@ -369,7 +371,7 @@ def test_batch_normalisation_needs_batches(name: str, changes: list[str]) -> Non
 
 def test_settings_that_are_not_for_all_are_off_unless_set() -> None:
     training = Training(steps=1)
-    assert {name: getattr(training, name) for name in NOT_FOR_ALL} == NOT_FOR_ALL
+    assert {name: getattr(training, name) for name in NOT_FOR_ALL} == NOT_FOR_ALL | {"capture": AUTO}
 
 
 @pytest.mark.parametrize("name", ["transformer", "luong", "bahdanau", "seq2seq"])

@@ -1,5 +1,6 @@
 """Attention as a function: torch's own, and the same as the modules."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 from regard.attention import (
     Additive,
     Attend,
+    Cosine,
     Dot,
     Hard,
     LocalMonotonic,
@@ -55,6 +57,20 @@ def test_the_additive_score_by_hand():
     torch.testing.assert_close(attention(q, k, v, score="additive", mask=mask), scores.softmax(-1) @ v)
 
 
+def test_the_plain_cosine():
+    """cos of (3, 4) with (6, 8) is 1, with (4, -3) 0, with (0, -5) -0.8, whatever their lengths."""
+    query, keys = torch.tensor([[[3.0, 4.0]]]), torch.tensor([[[6.0, 8.0], [4.0, -3.0], [0.0, -5.0]]])
+    seen = look(query, keys, score="cosine")
+    torch.testing.assert_close(seen.scores[0, 0], torch.tensor([1.0, 0.0, -0.8]))
+    powers = [math.exp(x) for x in (1.0, 0.0, -0.8)]
+    weights = [x / sum(powers) for x in powers]
+    assert seen.weights[0, 0].tolist() == pytest.approx(weights, abs=1e-6)
+    read = [6 * weights[0] + 4 * weights[1], 8 * weights[0] - 3 * weights[1] - 5 * weights[2]]
+    assert attention(query, keys, score="cosine")[0, 0].tolist() == pytest.approx(read, abs=1e-5)
+    sharper = look(query, keys, score=Cosine(2, 2, beta=5.0))
+    torch.testing.assert_close(sharper.scores[0, 0], torch.tensor([5.0, 0.0, -4.0]))
+
+
 def test_is_the_module():
     """With scores and weighings of either kind, and the keys as values."""
     q, k, v, mask = inputs()
@@ -98,10 +114,10 @@ def test_a_trace_sees_masks_and_bias_too():
 
 def test_what_has_weights_is_refused_with_the_remedy():
     q, k, v, _ = inputs()
-    for name in ("general", "cosine", "location"):
+    for name in ("general", "location"):
         with pytest.raises(ValueError, match=rf"{name!r} has weights to learn.*build_score\('{name}', 12, 12"):
             attention(q, k, v, score=name)
-    with pytest.raises(ValueError, match=r"unknown score 'dit'; there are dot, scaled_dot, additive"):
+    with pytest.raises(ValueError, match=r"unknown score 'dit'; there are dot, scaled_dot, additive, cosine"):
         attention(q, k, v, score="dit")
     with pytest.raises(ValueError, match=r"'local-m' needs a window.*build_weigh\('local-m'"):
         attention(q, k, v, weigh="local-m")

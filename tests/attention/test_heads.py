@@ -128,6 +128,31 @@ def test_one_step_at_a_time():
                 assert torch.allclose(read[:, 0], whole[:, t], atol=2e-6), (gradients, t)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@torch.no_grad()
+def test_heads_of_another_width(causal):
+    """12 features, 5 heads of 4: each head by its own rows of W^Q, W^K and W^V, and W^O of (20, 12)."""
+    torch.manual_seed(0)
+    ours, mask = MultiHead(D, 5, head_dim=4, causal=causal), padding()
+    assert [tuple(getattr(ours, name).weight.shape) for name in LINEARS] == [(20, D)] * 3 + [(D, 20)]
+    q, k = torch.randn(B, Q, D), torch.randn(B, K, D)
+    reads = []
+    for head in range(5):
+        rows = slice(4 * head, 4 * head + 4)
+        query, key, value = (
+            x @ getattr(ours, name).weight[rows].mT + getattr(ours, name).bias[rows]
+            for name, x in (("query", q), ("key", k), ("value", k))
+        )
+        scores = (query @ key.mT / 2).masked_fill(~mask[:, None], -torch.inf)  # sqrt(4) = 2
+        scores = scores.masked_fill(torch.ones(Q, K).triu(1).bool(), -torch.inf) if causal else scores
+        reads.append(scores.softmax(-1) @ value)
+    wanted = torch.cat(reads, -1) @ ours.out.weight.mT + ours.out.bias
+    torch.testing.assert_close(ours(q, k, mask=mask), wanted, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(ours.look(q, k, mask=mask).read, wanted, rtol=1e-5, atol=1e-6)
+    with pytest.raises(BadInput, match="head_dim must lie in"):
+        MultiHead(D, 5, head_dim=0)
+
+
 @pytest.mark.parametrize("heads", [5, 0, -3])
 def test_heads_must_divide(heads):
     with pytest.raises(ValueError, match=rf"dim must be a multiple of heads, got dim 12 and {heads} heads"):

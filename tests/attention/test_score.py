@@ -126,6 +126,11 @@ SQUARE = torch.tensor([[1.0, 2.0], [0.0, -1.0]])
         (ScaledDot(2, 2), {}, [7.7781746, 0.0]),  # 11 / 1.4142136
         (General(2, 2), {"weight.weight": SQUARE}, [3.0, -1.0]),  # W k = (11, -4) and (0, -0.5)
         (
+            General(2, 2, rank=1),  # U q = 5, V k = 5 and -3.5
+            {"query_weight.weight": torch.tensor([[1.0, 2.0]]), "weight.weight": torch.tensor([[3.0, -1.0]])},
+            [25.0, -17.5],
+        ),
+        (
             Additive(2, 2),  # tanh 4 - 2 tanh 6 and tanh 0 - 2 tanh 2.5
             {
                 "query_weight.weight": torch.eye(2),
@@ -135,13 +140,14 @@ SQUARE = torch.tensor([[1.0, 2.0], [0.0, -1.0]])
             [-1.0006461, -1.9732286],
         ),
         (Cosine(2, 2, beta=2.0), {}, [1.9677398, 0.0]),  # 2 * 11 / (sqrt(5) * 5)
+        (Cosine(2, 2, beta=1.0), {}, [0.9838699, 0.0]),
         (
             Location(2, 2, max_positions=3),
             {"weight.weight": torch.tensor([[1.0, 0.0], [0.5, 0.5], [9.0, 9.0]])},
             [1.0, 1.5],
         ),
     ],
-    ids=SCORES,
+    ids=["dot", "scaled_dot", "general", "rank", "additive", "cosine", "plain cosine", "location"],
 )
 def test_worked_by_hand(score, weights, worked):
     score.load_state_dict(weights)
@@ -202,6 +208,39 @@ def test_cosine_of_nothing(dtype):
 def test_unequal_sizes_are_refused(score):
     with pytest.raises(ValueError, match=r"got 3 and 4; make them equal, or use general or additive"):
         score(3, 4)
+
+
+@torch.no_grad()
+def test_a_rank_is_that_of_the_matrix():
+    """(U q) . (V k) = q^T (U^T V) k; as many numbers are learned as U and V have."""
+    torch.manual_seed(0)
+    score, q, k = build_score("general", D, E, max_positions=1, rank=2), torch.randn(B, Q, D), torch.randn(B, K, E)
+    u, v = score.query_weight.weight, score.weight.weight
+    assert (u.shape, v.shape) == ((2, D), (2, E))
+    whole = General(D, E)
+    whole.weight.weight.copy_(u.mT @ v)
+    assert torch.linalg.matrix_rank(whole.weight.weight) == 2
+    attend, other = Attend(score), Attend(whole)
+    assert attend.remember(k).keys.shape == (B, K, 2)
+    torch.testing.assert_close(attend.look(q, attend.remember(k)).scores, other.look(q, other.remember(k)).scores)
+    torch.testing.assert_close(attend(q, attend.remember(k)), other(q, other.remember(k)))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "words"),
+    [
+        ("general", {"rank": 6}, r"the rank of a matrix of 5 x 7 lies in \[1, 5\], got 6"),
+        (
+            "general",
+            {"beta": 1.0},
+            "beta is the factor of score = cosine, and this score is general; leave beta at 0",
+        ),
+        ("additive", {"rank": 2}, "rank is of the matrix of score = general, and this score is additive"),
+    ],
+)
+def test_a_setting_of_another_score_is_refused(name, settings, words):
+    with pytest.raises(ValueError, match=words):
+        build_score(name, D, E, max_positions=1, **settings)
 
 
 def test_unknown_name_is_refused():

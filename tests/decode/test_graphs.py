@@ -185,6 +185,20 @@ def test_rules_about_what_is_written_are_kept_by_the_host(options: dict[str, Any
 
 
 @gpu
+def test_tokens_that_are_never_written_stay_so_when_their_memory_could_be_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, never = build("show_and_tell").cuda(), (0, 1, 4)
+    with monkeypatch.context() as patched:
+        patched.setattr(searching, "possible", lambda *asked: False)
+        wanted = captions(model, 5, "cuda", never=never)
+    captions(model, 5, "cuda", never=never)
+    others = [torch.full((3,), 3, device="cuda") for _ in range(1000)]
+    assert same(captions(model, 5, "cuda", never=never), wanted, 1e-3)
+    assert len(others) == 1000
+
+
+@gpu
 def test_new_weights_are_seen_and_graphs_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     model = build("show_and_tell").cuda()
     first = captions(model, 5, "cuda")

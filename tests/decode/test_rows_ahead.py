@@ -15,6 +15,7 @@ from small_models import build, each, special, writes
 from regard.attention import trace
 from regard.decode import beams_ahead, graphs, rows_ahead
 from regard.decode.graphs import bucket, capacity_for, recordings
+from regard.layers.state import State, copy_all
 from regard.models.protocols import Generator, LanguageModel
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -56,10 +57,8 @@ def test_the_same_is_written_by_graphs(
         patched.setattr(graphs, "on_gpu", lambda tensor: False)
         wanted = search(model, *given, **options)
     taken = []
-    launch = rows_ahead.RowsAhead.outcome
-    monkeypatch.setattr(
-        rows_ahead.RowsAhead, "outcome", lambda self, left: taken.append(left) or launch(self, left)
-    )
+    launch = rows_ahead.RowsAhead.take
+    monkeypatch.setattr(rows_ahead.RowsAhead, "take", lambda self, left: taken.append(left) or launch(self, left))
     for _ in range(2):  # captured, and again by the graphs that are kept
         written = search(model, *given, **options)
         for (mine,), (right,) in zip(written, wanted, strict=True):
@@ -101,6 +100,77 @@ def test_texts_join_and_leave_what_is_written_ahead(name: str, way: str, ahead: 
     assert sorted(running.answers) == [place for place in range(len(passages)) if place != 1]
     for place, answer in running.answers.items():
         assert answer.tokens == alone(model, passages[place]).tokens
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("name", ["transformer", "luong", "gpt2"])
+def test_what_a_graph_held_before_is_no_matter(name: str, beam: int, ahead: str) -> None:
+    """The rows beyond a batch, and what an earlier search has written behind the places of this one."""
+    model = build(name).to(ahead)
+    (source, mask), target = batch(model, ahead)
+    options = {name: value[:3] if isinstance(value, torch.Tensor) else value for name, value in target.items()}
+    options["beam"] = beam
+    wanted = search(model, source[:3], mask[:3], **options)
+    for rows in (4, 3, 3):
+        few = {name: target[name][:rows] for name in ("start", "max_length")}
+        found = search(model, source[:rows], mask[:rows], **options | few)
+        with torch.inference_mode():
+            for key, recording in recordings[model].items():
+                for tensor in recording.input.tensors():
+                    spoilt = torch.nan if tensor.is_floating_point() else 10**6 * (tensor.dtype == torch.long)
+                    tensor.fill_(1 if key[0] == "start" else spoilt)
+    for mine, right in zip(found, wanted, strict=True):
+        assert [one.tokens for one in mine] == [one.tokens for one in right]
+        assert [one.score for one in mine] == pytest.approx([one.score for one in right], abs=1e-4)
+
+
+def test_a_source_that_was_read_is_kept_when_its_graph_is_used_again(
+    ahead: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the CPU what a graph returns is overwritten by the next, as on a GPU."""
+    if ahead == "cuda":
+        pytest.skip("the texts of `Running` are on the CPU")
+
+    def captured(work: Any) -> Any:
+        static = work()
+
+        def launch() -> Any:
+            new = work()
+            if not isinstance(static, State):
+                return new
+            copy_all(zip(static.tensors(), new.tensors(), strict=True))
+            return static
+
+        return launch
+
+    monkeypatch.setattr(graphs, "captured", captured)
+    model = build("luong")
+    first, second, *_ = passages_of(model)
+    second = replace(second, source=second.source + first.source[len(second.source) :])
+    for least in (0, 50):  # by graphs of steps, and by steps
+        monkeypatch.setattr(rows_ahead, "WORTH", least)
+        for _ in range(2):
+            both = Running(model), Running(model)
+            for running, passage in zip(both, (first, second), strict=True):
+                running.join([passage])
+            for running, passage in zip(both, (first, second), strict=True):
+                assert [answer.tokens for answer in running.finish()] == [alone(model, passage).tokens]
+
+
+def test_rows_that_leave_a_graph_keep_their_own_minimum(ahead: str) -> None:
+    """Not that of the rows for which it was captured."""
+    if ahead == "cuda":
+        pytest.skip("the texts of `Running` are on the CPU")
+    model = build("rnnlm")
+    with torch.no_grad():
+        model.out.bias[special(model).end] = 9  # texts end as soon as they may
+    first, *_ = passages_of(model)
+    for least, limit in ((1, 40), (30, 40)):
+        running, target = Running(model), replace(first.target, min_length=least, max_length=limit)
+        running.join([replace(first, target=target)])
+        running.step()
+        running.join([first])
+        assert len(running.finish()[0].tokens) == least
 
 
 def test_a_past_that_fills_its_buffers_goes_on(ahead: str) -> None:
@@ -185,7 +255,7 @@ def test_graphs_of_many_sizes_are_not_all_kept(ahead: str, monkeypatch: pytest.M
     count, size = graphs.graph_memory(model)
     assert (count, size) == (2, graphs.kept_bytes(model))
     assert size > 0
-    monkeypatch.setattr(graphs, "_memory", lambda device: size)  # a quarter of it is less than both take
+    monkeypatch.setattr(graphs, "_memory", lambda device: 1)
     search(model, source, mask, **target)
     assert graphs.graph_memory(model)[0] == 1, "the oldest leave"
     assert isinstance(model, LanguageModel)

@@ -212,4 +212,21 @@ def test_a_model_without_a_form_says_why() -> None:
     assert why_no_form("transformer", config) == (
         "Marian is post-norm (model.norm = post), and this model is pre-norm"
     )
+    for changes, words in (
+        ({"norm": "batch"}, "Marian is post-norm (model.norm = post), and this model has batch norm"),
+        ({"norm": "none"}, "Marian is post-norm (model.norm = post), and this model has no norm"),
+        ({"residual": False}, "Marian has residual connections (model.residual = true), and this model has none"),
+        (
+            {"score": "cosine", "beta": 1.0},
+            "Marian's score is scaled_dot, and this model's is cosine (model.score)",
+        ),
+        ({"ff": 0}, "Marian has feed-forward layers, and this model has none (model.ff = 0)"),
+    ):
+        config = transformer.Config(vocabulary=9, **changes)
+        assert (form_of("transformer", config), why_no_form("transformer", config)) == (None, words)
+    gpt2 = MODELS["gpt2"].Config(vocabulary=9, positions="sinusoidal")
+    assert form_of("gpt2", gpt2) is None
+    assert why_no_form("gpt2", gpt2) == (
+        "GPT-2's positions are learned, and this model's are sinusoidal (model.positions)"
+    )
     assert why_no_form("bahdanau", None) == "transformers has no model like bahdanau"

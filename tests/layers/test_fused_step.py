@@ -16,7 +16,8 @@ from regard.attention import MultiHead, trace
 from regard.attention.memory import BufferedMemory, Memory
 from regard.layers import fused_step
 from regard.layers.block import ACTIVATIONS, Block
-from regard.layers.state import Room, State
+from regard.layers.positions import Learned, Sinusoidal
+from regard.layers.state import Room, State, copy_all
 from regard.models.gpt2 import GPT2, GPT2Config
 
 INTERPRETED = fused_step.fused_step_cuda is not None and os.environ.get("TRITON_INTERPRET") == "1"
@@ -132,7 +133,7 @@ def test_the_same_logits_with_post_norm_and_a_source(norm: str, beams: int, devi
 def test_inputs_may_be_shared_by_programs(share: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = fused_step.loop_step_cuda
     tiles = [loop.Tile(rows, 16, 16, 2, 4, share) for rows in (8, 32, 8, 16, 8)]
-    plan = loop.Plan(*tiles, loop.Few(16, 1, 1, 16))
+    plan = loop.Plan(*tiles, loop.Few(16, 1, 1, 16 if share else 1))
     monkeypatch.setattr(loop, "PLANS", {1024: plan})
     compare((10, 48, 3, 20, 18), device, torch.float32, norm="post", beams=2)
 
@@ -191,6 +192,24 @@ def test_a_row_that_may_look_nowhere_reads_zeros(device: str) -> None:
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("scale", [1.0, 48**0.5])
+@pytest.mark.parametrize("device", DEVICES)
+def test_tokens_are_embedded_to_the_same_bits(device: str, scale: float, dtype: torch.dtype) -> None:
+    if device == "cpu" and dtype == torch.bfloat16:
+        pytest.skip("the interpreter cuts bfloat16 off")
+    torch.manual_seed(0)
+    positions: Any = Sinusoidal(48) if scale > 1 else Learned(48, max_positions=9)
+    table, positions = nn.Embedding(11, 48).to(device, dtype), positions.to(device, dtype)
+    tokens, places = torch.tensor([3, 10, 3], device=device), torch.tensor([0, 8, 5], device=device)
+    with torch.no_grad():
+        wanted = table(tokens) * scale + positions(places).to(dtype)
+        rows = positions.rows(8, places.device)
+        x, after = fused_step.fused_step_cuda.embed(tokens, places, table.weight, rows, scale)
+    assert torch.equal(x, wanted)
+    assert after.tolist() == [1, 9, 6]
+
+
 def test_every_activation_has_a_kernel() -> None:
     for name in ACTIVATIONS:
         assert fused_step.activation_of(Block(16, 1, 16, activation=name)) in (
@@ -206,7 +225,7 @@ def test_why_it_does_not_fit() -> None:
         pasts = memories((rows, 32, 2, 16, 9), torch.float32, 1)
         return fused_step.misfit([block], torch.zeros(rows, 32, dtype=dtype), pasts, sources)
 
-    def block(norm: str = "pre", causal: bool = True, **options: bool) -> Block:
+    def block(norm: str = "pre", causal: bool = True, **options: Any) -> Block:
         return Block(32, 2, 64, norm=norm, causal=causal, **options).eval()
 
     good = block()
@@ -223,6 +242,13 @@ def test_why_it_does_not_fit() -> None:
     two = Memory(torch.zeros(2, 2, 5, 16), torch.zeros(2, 2, 5, 16))
     assert "other rows" in reason(block(cross=True), 3, sources=[two])
     assert "causal" in reason(block(causal=False))
+    for changed in ({"norm": "none"}, {"norm": "batch"}, {"residual": False}):
+        assert "has no feed-forward layer, residual connections or layer norms" in reason(block(**changed))
+    assert "has no feed-forward layer" in reason(Block(32, 2, 0, causal=True).eval())
+    assert "another kind of attention" in reason(block(score="dot"))
+    other = block()
+    other.attend = MultiHead(32, 2, head_dim=8, causal=True).eval()
+    assert "another kind of attention" in reason(other)
     assert "CUDA" in fused_step.fits([good], torch.zeros(2, 32), memories((2, 32, 2, 16, 9), torch.float32, 1))
     with trace(good):
         assert "traced" in reason(good)
@@ -245,7 +271,9 @@ def begun(tied: bool, device: str) -> tuple[GPT2, State]:
     mask = torch.tensor([[True] * 4, [False] * 2 + [True] * 2], device=device)
     state = model.start(torch.randint(19, (2, 4), device=device), mask)
     place = torch.tensor(4, device=device)
-    return model, state.fixed(torch.arange(2, device=device), Room(16, 16, place))
+    static = state.fixed(2, Room(16, 16, place), 1)
+    copy_all(static.loading(state))
+    return model, static
 
 
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -284,7 +312,7 @@ def test_gpt2_steps_by_the_kernels(device: str, tied: bool, monkeypatch: pytest.
 def test_gpt2_on_the_cpu_steps_by_its_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     reasons, tokens = told(monkeypatch), torch.tensor([3, 7])
     model, state = begun(True, "cpu")
-    plain = State((), (tuple(past.growing(4) for past in state.rows[0]), state.rows[1]))
+    plain = State((), (tuple(past.growing(4, True) for past in state.rows[0]), state.rows[1]))
     logits, after = model.step(tokens, state)
     wanted, grown = model.step(tokens, plain)
     torch.testing.assert_close(logits, wanted, rtol=0, atol=1e-5)

@@ -22,18 +22,19 @@ INPUTS, DIM = 5, 6
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=gpu)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_cell_is_torchs_cell_in_value_and_gradient(kind: str) -> None:
+def test_the_cell_is_torchs_cell_in_value_and_gradient(kind: str, device: str) -> None:
     torch.manual_seed(0)
-    ours = Cell(kind, INPUTS, DIM).double()
-    theirs = CELLS[kind](INPUTS, DIM).double()
+    ours = Cell(kind, INPUTS, DIM).double().to(device)
+    theirs = CELLS[kind](INPUTS, DIM).double().to(device)
     with torch.no_grad():
         theirs.weight_ih.copy_(ours.input.weight)
         theirs.bias_ih.copy_(ours.input.bias)
         theirs.weight_hh.copy_(ours.hidden.weight)
         theirs.bias_hh.copy_(ours.hidden.bias)
-    x = torch.randn(4, 3, INPUTS, dtype=torch.float64)  # (N, T, E)
-    first = torch.randn(2, 4, DIM, dtype=torch.float64).tanh()
+    x = torch.randn(4, 3, INPUTS, dtype=torch.float64).to(device)  # (N, T, E)
+    first = torch.randn(2, 4, DIM, dtype=torch.float64).to(device).tanh()
     state = tuple(first) if kind == "lstm" else (first[0],)
     other = state
     for ahead, now in zip(ours.input(x).unbind(1), x.unbind(1), strict=True):

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import trace
-from regard.layers.recurrent import KINDS, gates_of
-from regard.layers.row_encoder import PADDING_GATES, RowEncoder
+from regard.layers.recurrent import KINDS, PADDING_GATES, gates_of
+from regard.layers.row_encoder import RowEncoder
 
 INPUTS, DIM = 5, 6
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

@@ -42,7 +42,14 @@ from tests.in_processes import CONTEXT, LONGEST, Group, free_port, in_processes
 from tests.own_data import text
 from tests.small_fit import fit_small
 
-TRAIN = {"steps": 6, "eval_every": 3, "learning_rate": 1e-3, "device": "cpu"}
+TRAIN = {
+    "precision": "float32",
+    "capture": False,
+    "steps": 6,
+    "eval_every": 3,
+    "learning_rate": 1e-3,
+    "device": "cpu",
+}
 PAIRS = {"made": "copy", "train_count": 60, "valid_count": 30, "batch_tokens": 256, "eval_pairs": 3}
 TRANSFORMER = {
     "data": PAIRS,

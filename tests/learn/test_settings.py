@@ -21,8 +21,8 @@ from regard.learn.settings import Training
         ({"learning_rate": "fast"}, "learning_rate must be a number, got 'fast'"),
         ({"betas": (0.9,)}, "betas must be a list of 2 numbers"),
         ({"betas": [0.9, 1.0]}, r"betas must lie in \[0, 1\)"),
-        ({"precision": "fp16"}, "precision must be one of 'float32', 'tf32', 'bfloat16', 'float16', got 'fp16'"),
-        ({"compile": 1}, "compile must be true or false, got 1"),
+        ({"precision": "fp16"}, "precision must be one of 'auto', 'float32', 'tf32', 'bfloat16', 'float16', got"),
+        ({"compile": 1}, "compile must be true, false or 'auto', got 1"),
         ({"max_grad_norm": -1}, "max_grad_norm must be at least 0, got -1"),
     ],
 )

@@ -25,6 +25,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "narrow": {"ff": 5, "heads": 1, "layers": 3},
     "gelu": {"activation": "gelu"},
     "eps": {"eps": 1e-2},
+    "sinusoidal": {"positions": "sinusoidal"},
 }
 LEARNS = ("untied",)
 
@@ -57,7 +58,16 @@ def by_hand(model: GPT2, tokens: Tensor) -> tuple[Tensor, Tensor]:
     def gelu(x: Tensor) -> Tensor:
         return 0.5 * x * (1 + (math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)).tanh())
 
-    row = [known["embed.weight"][t] + known["positions.table.weight"][place] for place, t in enumerate(tokens)]
+    def wave(place: int) -> Tensor:
+        pairs = [(f(place / 10000 ** (2 * i / DIM))) for i in range(DIM // 2) for f in (math.sin, math.cos)]
+        return torch.tensor(pairs, dtype=torch.float64)
+
+    row = [
+        known["embed.weight"][t] + known["positions.table.weight"][place]
+        if model.config.positions == "learned"
+        else math.sqrt(DIM) * known["embed.weight"][t] + wave(place)
+        for place, t in enumerate(tokens)
+    ]
     size = DIM // HEADS
     for layer in range(LAYERS):
         block, after = f"blocks.{layer}", []
@@ -81,7 +91,9 @@ def by_hand(model: GPT2, tokens: Tensor) -> tuple[Tensor, Tensor]:
     return torch.stack([known["out.weight"] @ norm("norm", x) for x in row]), weights
 
 
-@pytest.mark.parametrize("changes", [{}, {"tied": False}, {"eps": 0.01}, {"ff": 5}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"tied": False}, {"eps": 0.01}, {"ff": 5}, {"positions": "sinusoidal"}], ids=str
+)
 @torch.no_grad()
 def test_logits_and_weights_are_those_of_the_paper(changes: dict[str, Any]) -> None:
     model = stirred(build(**changes))
@@ -91,6 +103,19 @@ def test_logits_and_weights_are_those_of_the_paper(changes: dict[str, Any]) -> N
     wanted, weights = by_hand(model, TEXT)
     torch.testing.assert_close(logits, wanted, rtol=1e-9, atol=1e-10)
     torch.testing.assert_close(seen[model.alignment][0].double(), weights, rtol=1e-5, atol=1e-6)
+
+
+@torch.no_grad()
+def test_sines_have_no_end() -> None:
+    """What comes later changes nothing, and the table's length is no setting of theirs."""
+    model = build(positions="sinusoidal")
+    long = torch.randint(2, WORDS, (1, 50), generator=torch.Generator().manual_seed(1))
+    logits = model(long)
+    torch.testing.assert_close(logits[:, :20], model(long[:, :20]), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(logits, build(positions="sinusoidal", max_positions=64)(long), rtol=0, atol=0)
+    assert not any(name.startswith("positions") for name in model.state_dict())
+    with pytest.raises(ValueError, match="position 49 is beyond the last of the 20 positions of this model"):
+        build()(long)
 
 
 @pytest.mark.parametrize("variant", ["plain", *VARIANTS])

@@ -24,6 +24,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "not fed, hard": {"feeding": False, "weigh": "hard"},
     "tied": {"tied": True},
     "two vocabularies": {"source_vocabulary": 13},
+    "plain read-out": {"readout": "plain"},
+    "context fed": {"fed": "context", "cell": "gru"},
+    "plain, context fed, tied": {"readout": "plain", "fed": "context", "tied": True, "embed": 16},
+    "plain, not fed": {"readout": "plain", "feeding": False},
     "straight through": {"weigh": "hard", "straight_through": True},
 }
 CROSSED: dict[str, dict[str, Any]] = {
@@ -74,11 +78,13 @@ def weigh(model: Luong, known: dict[str, Tensor], state: Tensor, states: Tensor,
 
 def by_hand(model: Luong, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Logits (T, V) and weights (T, S) of one sentence, one layer, with input feeding."""
-    known = dict(model.state_dict())
-    lstm = model.config.cell == "lstm"
-    cell = CELLS[model.config.cell](EMBED + DIM, DIM).double()
+    known, config = dict(model.state_dict()), model.config
+    lstm, plain, words = config.cell == "lstm", config.readout == "plain", config.words
+    width = DIM if config.fed == "context" or not plain else 2 * DIM
+    cell = CELLS[config.cell](EMBED * words + width, DIM).double()
+    into = [known["cells.0.input.weight"], *([known["feed.weight"]] if words else [])]
     with torch.no_grad():
-        cell.weight_ih.copy_(torch.cat([known["cells.0.input.weight"], known["feed.weight"]], 1))
+        cell.weight_ih.copy_(torch.cat(into, 1))
         cell.bias_ih.copy_(known["cells.0.input.bias"])
         cell.weight_hh.copy_(known["cells.0.hidden.weight"])
         cell.bias_hh.copy_(known["cells.0.hidden.bias"])
@@ -86,16 +92,18 @@ def by_hand(model: Luong, source: Tensor, target: Tensor) -> tuple[Tensor, Tenso
     states, last = states[0], last if lstm else (last,)
     # The encoder's last states, both directions side by side, are the decoder's first.
     state = tuple(part.flatten()[None] for part in last)
-    fed = torch.zeros(DIM, dtype=torch.float64)
+    fed = torch.zeros(width, dtype=torch.float64)
     logits, weights = [], []
     for time, word in enumerate(target):
-        both = torch.cat([known["target_embed.weight"][word], fed])[None]
+        both = torch.cat([*([known["target_embed.weight"][word]] if words else []), fed])[None]
         state = cell(both, state) if lstm else (cell(both, state[0]),)
         hidden = state[0][0]
         weight = weigh(model, known, hidden, states, time)
         read = sum(a * h for a, h in zip(weight, states, strict=True))
-        fed = (known["combine.weight"] @ torch.cat([read, hidden]) + known["combine.bias"]).tanh()
-        logits.append(known["out.weight"] @ fed + known["out.bias"])
+        z = torch.cat([read, hidden])
+        z = z if plain else (known["combine.weight"] @ z + known["combine.bias"]).tanh()
+        fed = read if config.fed == "context" else z
+        logits.append(known["out.weight"] @ z + known["out.bias"])
         weights.append(weight)
     return torch.stack(logits), torch.stack(weights)
 
@@ -117,6 +125,31 @@ def test_logits_and_weights_are_those_of_the_paper(
     wanted, weights = by_hand(model, SOURCE, TARGET)
     torch.testing.assert_close(logits[0], wanted, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(seen[model.alignment][0].double(), weights, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("words", [True, False])
+@pytest.mark.parametrize("fed", ["attentional", "context"])
+@pytest.mark.parametrize("readout", ["tanh", "plain"])
+@torch.no_grad()
+def test_other_forms_are_those_that_lectures_draw(readout: str, fed: str, words: bool) -> None:
+    model = build(readout=readout, fed=fed, words=words)
+    wanted, _ = by_hand(model, SOURCE, TARGET)
+    logits = model(SOURCE[None], TARGET[None])
+    torch.testing.assert_close(logits[0], wanted, rtol=1e-5, atol=1e-6)
+    state = model.start(SOURCE[None], torch.ones(1, len(SOURCE), dtype=torch.bool))
+    for place, token in enumerate(TARGET):
+        step, state = model.step(token[None], state)
+        torch.testing.assert_close(step, logits[:, place], rtol=1e-5, atol=1e-6)
+
+
+def test_without_words_the_target_changes_nothing_and_every_weight_learns() -> None:
+    model = build(words=False).train()
+    logits = model(SOURCE[None], TARGET[None])
+    torch.testing.assert_close(model.eval()(SOURCE[None], TARGET.flip(0)[None]), model(SOURCE[None], TARGET[None]))
+    logits.square().sum().backward()
+    assert all(weight.grad is not None and weight.grad.any() for weight in model.parameters())
+    assert not [name for name in model.state_dict() if name.startswith("target_embed")]
+    assert "target_embed.weight" in build(words=False, tied=True, embed=DIM).state_dict()
 
 
 @torch.no_grad()
@@ -162,6 +195,16 @@ def test_local_attention_tells_its_centres() -> None:
     with trace(model, "attend") as seen:
         model(SOURCE[None], TARGET[None])
     assert seen["attend", "centre"].tolist() == [[0.0, 1.0, 2.0, 3.0]]
+
+
+def test_settings_that_do_not_go_together_are_refused() -> None:
+    for changes in ({"words": False}, {"fed": "context"}):
+        with pytest.raises(ValueError, match="fed and words are about input feeding, and feeding is false"):
+            LuongConfig(WORDS, feeding=False, **changes)
+    with pytest.raises(ValueError, match="need embed = 2 dim with readout = plain, got 8 and dim 8"):
+        LuongConfig(WORDS, dim=8, embed=8, tied=True, readout="plain")
+    with pytest.raises(ValueError, match="fed must be one of 'attentional', 'context', got 'states'"):
+        LuongConfig(WORDS, fed="states")
 
 
 def test_two_directions_share_an_even_width() -> None:

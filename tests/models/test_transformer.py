@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention import trace
+from regard.attention import KEY_SCORES, trace
 from regard.data.batches.batch import PairBatch
 from regard.errors import RecipeError
+from regard.layers.norm import NORMS
 from regard.layers.positions import POSITIONS
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.runs.folder import shapes
@@ -29,6 +32,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "unequal pre": UNEQUAL | {"norm": "pre", "positions": "learned", "tied": False},
     "gelu": {"activation": "gelu"},
     "unscaled": {"scaled": False},
+    "no norm": {"norm": "none", "layers": 1},  # without norms numbers grow from layer to layer
+    "batch norm": {"norm": "batch", "layers": 1},
+    "no feed-forward": {"ff": 0},
+    **{f"{score} score": {"score": score} for score in KEY_SCORES if score != "scaled_dot"},
+    "rank": {"score": "general", "rank": 2},
+    "plain cosine": {"score": "cosine", "beta": 1.0},
     **{f"{kind} positions": {"positions": kind} for kind in POSITIONS if kind != "sinusoidal"},
 }
 LEARNS = ("pre", "unequal", "learned positions")
@@ -44,9 +53,9 @@ def build(**changes: Any) -> Transformer:
 def stirred(model: Transformer) -> Transformer:
     """In float64, with norms and biases off their first 1 and 0."""
     with torch.no_grad():
-        for label, parameter in model.named_parameters():
-            if "embed" not in label:
-                parameter.add_(0.3 * torch.randn_like(parameter))
+        for label, parameter in (*model.named_parameters(), *model.named_buffers()):
+            if "embed" not in label and parameter.is_floating_point():
+                parameter.add_(0.3 * torch.rand_like(parameter))
     return model.double()
 
 
@@ -69,6 +78,12 @@ class ByHand:
         return self.known[f"{name}.weight"] @ x + self.known[f"{name}.bias"]
 
     def norm(self, name: str, x: Tensor) -> Tensor:
+        if self.config.norm == "none":
+            return x
+        if self.config.norm == "batch":  # in eval mode
+            mean, spread = (self.known[f"{name}.norm.running_{kind}"] for kind in ("mean", "var"))
+            scaled = (x - mean) / (spread + 1e-5).sqrt()
+            return scaled * self.known[f"{name}.norm.weight"] + self.known[f"{name}.norm.bias"]
         spread = ((x - x.mean()) ** 2).mean() + 1e-5
         return (x - x.mean()) / spread.sqrt() * self.known[f"{name}.weight"] + self.known[f"{name}.bias"]
 
@@ -77,17 +92,32 @@ class ByHand:
         for head in range(HEADS):
             part = slice(head * size, (head + 1) * size)
             query = self.linear(f"{name}.query", x)[part]
-            scores = [query @ self.linear(f"{name}.key", state)[part] / math.sqrt(size) for state in states]
+            keys = [self.linear(f"{name}.key", state)[part] for state in states]
+            scores = [self.score(f"{name}.score", query, key) for key in keys]
             weight = torch.stack(scores).softmax(0)
             values = [self.linear(f"{name}.value", state)[part] for state in states]
             reads.append(sum(a * value for a, value in zip(weight, values, strict=True)))
             weights.append(weight)
         return self.linear(f"{name}.out", torch.cat(reads)), torch.stack(weights)
 
+    def score(self, name: str, query: Tensor, key: Tensor) -> Tensor:
+        kind, known = self.config.score, self.known
+        if kind == "additive":
+            inner = known[f"{name}.query_weight.weight"] @ query + known[f"{name}.key_weight.weight"] @ key
+            return known[f"{name}.v"] @ inner.tanh()
+        if kind == "cosine":
+            beta = self.config.beta or (1 + known[f"{name}.free"].exp()).log()
+            return beta * (query @ key) / ((query @ query) * (key @ key)).sqrt()
+        if kind == "general":
+            query = known[f"{name}.query_weight.weight"] @ query if self.config.rank else query
+            return query @ known[f"{name}.weight.weight"] @ key
+        return query @ key / (math.sqrt(len(query)) if kind == "scaled_dot" else 1)
+
     def part(self, norm: str, x: Tensor, part: Any) -> Tensor:
+        left = x if self.config.residual else 0
         if self.config.norm == "pre":
-            return x + part(self.norm(norm, x))
-        return self.norm(norm, x + part(x))
+            return left + part(self.norm(norm, x))
+        return self.norm(norm, left + part(x))
 
     def layer(self, name: str, row: list[Tensor], source: list[Tensor] | None) -> list[Tensor]:
         known = [self.norm(f"{name}.attend_norm", x) for x in row] if self.config.norm == "pre" else row
@@ -97,7 +127,9 @@ class ByHand:
             x = self.part(f"{name}.attend_norm", x, lambda x, seen=seen: self.look(f"{name}.attend", x, seen)[0])
             if source is not None:
                 x = self.part(f"{name}.cross_norm", x, lambda x: self.look(f"{name}.cross", x, source)[0])
-            found.append(self.part(f"{name}.feed_norm", x, lambda x: self.feed(f"{name}.feed", x)))
+            if self.config.ff:
+                x = self.part(f"{name}.feed_norm", x, lambda x: self.feed(f"{name}.feed", x))
+            found.append(x)
         return found
 
     def feed(self, name: str, x: Tensor) -> Tensor:
@@ -126,6 +158,55 @@ def test_logits_are_those_of_the_paper(norm: str, tied: bool) -> None:
     model = stirred(build(norm=norm, tied=tied))
     wanted = ByHand(model).logits(SOURCE, TARGET)
     torch.testing.assert_close(model(SOURCE[None], TARGET[None])[0], wanted, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"score": score} for score in KEY_SCORES),
+        {"score": "general", "rank": 2},
+        {"score": "cosine", "beta": 1.0},
+        *({"norm": norm, "residual": residual} for norm in NORMS for residual in (True, False)),
+        {"ff": 0},
+        {"ff": 0, "norm": "pre", "residual": False, "score": "dot"},
+    ],
+    ids=str,
+)
+@torch.no_grad()
+def test_with_parts_changed_or_left_out_too(changes: dict[str, Any]) -> None:
+    model = stirred(build(**changes))
+    wanted = ByHand(model).logits(SOURCE, TARGET)
+    torch.testing.assert_close(model(SOURCE[None], TARGET[None])[0], wanted, rtol=1e-6, atol=1e-6)
+
+
+@torch.no_grad()
+def test_without_residual_connections_it_steps_as_it_trains() -> None:
+    """Not among VARIANTS: where a source has one token, the target's tokens are then lost in cross-attention."""
+    model = stirred(build(residual=False)).float()
+    state, wanted = model.start(SOURCE[None], torch.ones(1, 5, dtype=torch.bool)), model(SOURCE[None], TARGET[None])
+    for place, token in enumerate(TARGET):
+        logits, state = model.step(token[None], state)
+        torch.testing.assert_close(logits, wanted[:, place], rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_left_out_has_no_weights() -> None:
+    whole, bare = (sum(p.numel() for p in model.parameters()) for model in (build(), build(ff=0, norm="none")))
+    layer = 2 * 10 * DIM + 10 + DIM  # W_1, b_1, W_2, b_2
+    assert whole - bare == 4 * layer + (2 * 2 + 2 * 3) * 2 * DIM, "four layers, ten norms"
+    assert build(score="cosine", beta=1.0).state_dict().keys() == build().state_dict().keys()
+
+
+def test_a_batch_norm_counts_real_tokens_only() -> None:
+    model = build(norm="batch").train()
+    whole = batch()
+    wider = PairBatch(*(F.pad(x, (0, 3), value=x.dtype != torch.bool) for x in vars(whole).values()))
+    losses = [copy.deepcopy(model).loss(x).total for x in (whole, wider)]
+    torch.testing.assert_close(*losses)
+    alone = whole.each(lambda x: x[:1])
+    assert not torch.allclose(model(alone.source, alone.target), model(whole.source, whole.target)[:1], atol=1e-3)
+    averages = {name: x for name, x in model.state_dict().items() if name.endswith("running_mean")}
+    assert len(averages) == 10
+    assert all(x.any() for x in averages.values())
 
 
 @torch.no_grad()
@@ -206,9 +287,19 @@ def test_traced_weights_are_those_of_the_last_layer_but_one() -> None:
 def test_learned_positions_end_and_sines_do_not() -> None:
     long = torch.full((1, 21), 5)
     assert build()(SOURCE[None], long).isfinite().all()
+    long_source = torch.full((1, 50), 5)
+    logits = build()(long_source, TARGET[None])
+    torch.testing.assert_close(logits, build(max_positions=64)(long_source, TARGET[None]), rtol=0, atol=0)
+    for kind in POSITIONS:
+        model = build(positions=kind)
+        ends = kind == "learned"
+        assert (model.max_target_positions == model.max_source_positions == 20) == ends
+        assert (model.max_source_positions >= 1 << 30) == (not ends)
+        assert ends or model(long_source, long).isfinite().all()
     model = build(positions="learned")
-    assert (model.max_target_positions, build().max_target_positions >= 1 << 30) == (20, True)
     model(SOURCE[None], long[:, :20])
+    with pytest.raises(ValueError, match="a source of 50 tokens is longer than the 20 this model takes"):
+        model(long_source, TARGET[None])
     with pytest.raises(ValueError, match="position 20 is beyond the last of the 20 positions of this model"):
         model(SOURCE[None], long)
 
@@ -232,10 +323,18 @@ def test_what_there_is_not_is_refused() -> None:
         build(positions="rotary")
     with pytest.raises(ValueError, match=r"dim must be even .*, got 5"):
         build(dim=5, heads=1)
-    with pytest.raises(ValueError, match=r"norm must be one of 'post', 'pre', got 'sandwich'"):
+    with pytest.raises(ValueError, match=r"norm must be one of 'post', 'pre', 'none', 'batch', got 'sandwich'"):
         build(norm="sandwich")
     with pytest.raises(ValueError, match=r"activation must be one of 'relu', .*, got 'maxout'"):
         build(activation="maxout")
+    with pytest.raises(ValueError, match=r"score must be one of 'dot', 'scaled_dot', .*'cosine', got 'location'"):
+        build(score="location")
+    with pytest.raises(ValueError, match="rank is of the matrix of score = general, and this score is scaled_dot"):
+        build(rank=2)
+    with pytest.raises(ValueError, match="beta is the factor of score = cosine, and this score is general"):
+        build(score="general", beta=1.0)
+    with pytest.raises(ValueError, match=r"the rank of a matrix of 3 x 3 lies in \[1, 3\], got 4"):
+        build(score="general", rank=4)
 
 
 # ---- table 3

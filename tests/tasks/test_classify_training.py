@@ -444,6 +444,7 @@ def test_on_a_gpu_documents_are_read_in_few_shapes(model: str, tmp_path: Path) -
     """Trained captured, stopped and resumed, and asked about many texts."""
     sizes = ["model.embed=8", "model.dim=8", "model.dropout=0", "model.word_dropout=0", "data.batch_tokens=512"]
     kept = ["train.schedule=constant", "train.learning_rate=0.01", "train.eval_every=6", "train.best_by=accuracy"]
+    kept.append("train.precision=float32")
     told = [*sizes, *kept, f"data.train={write(tmp_path / 'reviews.tsv', reviews())}", "train.capture=true"]
     recipe, runs = f"{model}-labelled", [tmp_path / "straight", tmp_path / "stopped"]
     go(recipe, runs[0], *told, "train.steps=12")

@@ -15,7 +15,8 @@ from regard.data.made.pairs import copy
 from regard.data.text.special_tokens import END, START
 from regard.decode.settings import Decoding
 from regard.errors import DataError, RecipeError
-from regard.metrics.bleu import bleu
+from regard.metrics.bleu import MEASURES, bleu
+from regard.metrics.rouge import ROUGE, rouge
 from regard.tasks.core import training
 from regard.tasks.core.recipe import read
 from regard.tasks.core.results import Evaluation, Metric, Tick, no_tick
@@ -94,7 +95,7 @@ def test_any_of_several_references_will_do(lexicon: Any) -> None:
 def test_an_evaluation_says_how_it_came_about(lexicon: Any) -> None:
     examples = [(source, ("eins zwei drei vier",)) for source in SOURCES]
     found = evaluated(lexicon.translator, examples, Decoding(beam=3))
-    assert set(found.metrics) == set(TASKS["translate"].metrics)
+    assert set(found.metrics) == set(TASKS["translate"].metrics) - set(ROUGE)
     assert found.metrics["bleu"] == pytest.approx(
         bleu(translated(found).answers, [("eins zwei drei vier",)] * 5)[0]
     )
@@ -104,7 +105,7 @@ def test_an_evaluation_says_how_it_came_about(lexicon: Any) -> None:
     assert "tok:13a" in table["bleu_signature"]
     assert "tok:none" in table["tokenised_bleu_signature"]
     assert "case:lc" in table["tokenised_bleu_signature"]
-    assert all("version:" in table[f"{name}_signature"] for name in evaluate.SCORED)
+    assert all("version:" in table[f"{name}_signature"] for name in MEASURES)
 
 
 def test_bleu_is_told_by_source_length(lexicon: Any) -> None:
@@ -246,6 +247,24 @@ def test_the_best_by_bleu_is_what_the_run_answers(lexicon: Any, words: str) -> N
 
 def test_an_unknown_metric_is_refused(words: str) -> None:
     with pytest.raises(
-        ValueError, match="best_by must be valid_loss or exact_match or bleu for bahdanau, got 'chrf'"
+        ValueError, match="best_by must be valid_loss or exact_match or bleu or rougeL for bahdanau, got 'chrf'"
     ):
         read(words, ["train.best_by=chrf"])
+
+
+def test_summaries_are_judged_by_rouge(words: str, tmp_path: Path, train: Any) -> None:
+    changes = ["data.metrics=rouge", "train.best_by=rougeL", "train.steps=2"]
+    report = train(words, tmp_path / "run", *changes)
+    assert "rougeL" in report.best
+    run, pairs = load(tmp_path / "run"), [("one two", "eins zwei"), ("three", "drei vier")]
+    first = run.evaluate(pairs)
+    assert set(first.metrics) == {"exact_match", "rouge1", "rouge2", "rougeL", "perplexity", "loss"}
+    answers = run.translate([source for source, _ in pairs])
+    texts, references = [answer.text for answer in answers], [(target,) for _, target in pairs]
+    for name in ROUGE:
+        assert first.metrics[name] == pytest.approx(rouge(name, texts, references))
+    assert first.details["bleu_by_length"] == []
+    compared = TASKS["translate"].desk.compare(first, first)
+    assert [one.metric for one in compared] == ["exact_match", *ROUGE]
+    with pytest.raises(RecipeError, match="best_by is rougeL, and answers are judged by bleu, tokenised"):
+        train(words, tmp_path / "other", "train.best_by=rougeL", "train.steps=2")

@@ -7,13 +7,16 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from regard.data.text.tokenizer import Tokenizer
-from regard.errors import DataError, RunError
+from regard.errors import DataError, RecipeError, RunError
+from regard.tasks.core.recipe import build_job
 from regard.tasks.core.settings import Tokens
 from regard.tasks.core.table import load
+from regard.tasks.translate.prepare import pair_data
 
 
 def test_each_side_has_its_vocabulary(lexicon: Any) -> None:
@@ -173,3 +176,46 @@ def test_lower_case_reaches_training_pairs(words: str, tmp_path: Path, train: An
 def test_token_settings_check_themselves(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Tokens(**settings)
+
+
+@pytest.mark.parametrize("joint", ["true", "false"])
+def test_a_target_may_begin_with_the_token_that_ends_one(
+    joint: str, words: str, tmp_path: Path, train: Any
+) -> None:
+    train(words, tmp_path, "tokens.start=<eos>", f"tokens.joint={joint}", "tokens.size=30", "train.steps=2")
+    loaded = load(tmp_path)
+    for tokenizer in (loaded.tokenizer, loaded.source_tokenizer):
+        assert tokenizer.tokens(range(3)) == ["<pad>", "<eos>", "<unk>"]
+        assert (tokenizer.special.pad, tokenizer.special.start, tokenizer.special.end) == (0, 1, 1)
+        assert tokenizer.encode("<eos>") != [1], "what a user types is text"
+    answer = loaded.translate("one two", max_length=5)
+    assert answer.attention.columns == ("one", "two", "<eos>")
+    batch = pair_data([("one two", "eins zwei")], loaded, 100).batch(np.arange(1))
+    eins, zwei = loaded.tokenizer.encode("eins zwei")
+    assert batch.target.tolist() == [[1, eins, zwei, 1]]
+
+
+STEP = {"steps": 1}
+
+
+def test_only_models_that_write_behind_a_start_token_choose_it() -> None:
+    def refused(model: str, data: dict[str, Any], **tokens: Any) -> str:
+        with pytest.raises(RecipeError) as error:
+            build_job(
+                {"model": {"name": model}, "data": data, "train": STEP, "tokens": {"start": "<eos>", **tokens}}
+            )
+        return str(error.value)
+
+    said = refused("transformer", {"made": "dates"})
+    assert said.startswith("tokens.start is not for this transformer, which has start tokens of its own; with tok")
+    assert "is not for this gpt2" in refused("gpt2", {"train": "a.txt"})
+    assert "start must be one of '', '<s>', '<eos>', got '<go>'" in refused(
+        "luong", {"made": "dates"}, start="<go>"
+    )
+    own = {
+        "model": {"name": "transformer"},
+        "data": {"made": "dates"},
+        "train": STEP,
+        "tokens": {"start": "<eos>", "joint": False},
+    }
+    assert build_job(own).tokens.start == "<eos>"

@@ -16,6 +16,7 @@ from regard import __version__
 from regard.app.cli.arguments import refuse_empty_names
 from regard.app.cli.ask import command_for
 from regard.app.cli.completion import BASH, complete_in_bash
+from regard.app.cli.gallery_command import gallery
 from regard.app.cli.help import Command, Group
 from regard.app.cli.list_commands import models, recipe
 from regard.app.cli.run_commands import align, evaluate_command, export
@@ -39,7 +40,13 @@ app = typer.Typer(
 )
 COMPLETE = "_REGARD_COMPLETE"  # set by the shell's completion script
 CTRL_C = 130  # how newer typers pass it on
-ONE_PROCESS = ("demo", "serve", "export", "compare")  # commands that torchrun must not start several times
+ONE_PROCESS = (
+    "demo",
+    "serve",
+    "export",
+    "compare",
+    "gallery",
+)  # commands that torchrun must not start several times
 UsageError: Any = typer.BadParameter.__base__  # click's, or that of the copy of click inside newer typers
 HINTS = {
     "RECIPE": "Name a recipe, as bahdanau-dates, or a TOML file; `regard models` lists the recipes.",
@@ -88,7 +95,7 @@ def options(
 
 COMMANDS: list[Callable[..., None]] = [demo, models, recipe, train, evaluate_command()]
 COMMANDS += [command_for(task) for task in TASKS.values()]
-COMMANDS += [serve, align, export, compare]
+COMMANDS += [serve, align, export, compare, gallery]
 for command in COMMANDS:
     refuse_empty_names(command)
     app.command(cls=Command)(command)

@@ -152,6 +152,9 @@ def align(
     head: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Which of its heads; their mean unless given.")
     ] = None,
+    to: Annotated[
+        str, typer.Option(metavar="TAG", help="Of a run with several kinds of targets: which these are.")
+    ] = "",
 ) -> None:
     """Align the words of translations by where attention looked: one line of links for each pair, 0-0 1-2 2-1.
 
@@ -171,7 +174,7 @@ def align(
     from regard.tasks.translate.run import Translator
 
     with divided_command():
-        translator = load_as(run, Translator, "align")
+        translator = load_as(run, Translator, "align").towards(to)
         translator.site, translator.head = site, head
         files = [*find_files(data), *([gold] if gold else []), *own_files(find(run))]
         refuse_overwriting(files, answer_files(output))

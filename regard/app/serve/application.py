@@ -20,6 +20,7 @@ from regard.app.serve.asking import read_body, read_ticket
 from regard.app.serve.counters import Counters
 from regard.app.serve.forms import drawn
 from regard.app.serve.guard import LOCAL, Guard
+from regard.app.serve.learn import Learn
 from regard.app.serve.limits import Limits, Refused
 from regard.app.serve.looks import read_look
 from regard.app.serve.openai import openai_routes
@@ -39,6 +40,7 @@ class Api:
     limits: Limits
     counters: Counters
     files: Files
+    learn: Learn
     sign_in: SignIn | None = None
 
     async def page(self, request: Request) -> Response:
@@ -126,6 +128,7 @@ class Api:
         models, model = "/api/models", "/api/models/{model}"
         return [
             Route("/", answers(self.page), methods=["GET"]),
+            Route("/learn", answers(self.files.answer), methods=["GET"]),
             Route("/page/{name}", answers(self.files.answer), methods=["GET"]),
             Route("/views/{name}", answers(self.files.answer), methods=["GET"]),
             Route("/sign-in", answers(self.signed_in), methods=["POST"]),
@@ -137,6 +140,9 @@ class Api:
             Route(model + "/{task}", answers(self.ask), methods=["POST"]),
             Route(model + "/{task}/step", answers(self.step), methods=["POST"]),
             Route(model + "/answers/{answer}/attention", answers(self.attention), methods=["GET"]),
+            Route("/api/gallery", answers(self.learn.examples), methods=["GET"]),
+            Route("/api/gallery/{name}", answers(self.learn.example), methods=["GET"]),
+            Route("/api/gallery/{name}/{step}", answers(self.learn.step), methods=["POST"]),
             *openai_routes(self.shelf, self.limits),
         ]
 
@@ -144,13 +150,15 @@ class Api:
 def build(shelf: Shelf, *, token: str = "", hosts: tuple[str, ...] = LOCAL, on_start: Any = None) -> ASGIApp:
     """The application over these runs. `hosts`: the names under which it may be asked; (): any."""
     sign_in = SignIn(token) if token else None
-    api = Api(shelf, shelf.limits, shelf.counters, Files(), sign_in)
+    learn = Learn(shelf.limits)
+    api = Api(shelf, shelf.limits, shelf.counters, Files(), learn, sign_in)
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
         if on_start:
             on_start()
         yield
+        learn.close()
         shelf.close()
 
     async def http_error(request: Request, error: Exception) -> Response:

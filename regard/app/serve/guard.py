@@ -18,7 +18,8 @@ from regard.app.serve.signing_in import SignIn
 
 log = logging.getLogger("regard.serve")
 LOCAL = ("localhost", "127.0.0.1", "::1")
-OPEN = ("/", "/health", "/sign-in")  # answered without a token; the page holds nothing but itself
+PAGES = ("/", "/learn")
+OPEN = (*PAGES, "/health", "/sign-in")  # answered without a token; the page holds nothing but itself
 OPEN_FOLDERS = ("/page/", "/views/")
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -115,7 +116,7 @@ class Guard:
 
 def is_link(scope: Scope, headers: Mapping[str, str]) -> bool:
     """Whether somebody followed a link to the page."""
-    return scope["method"] == "GET" and scope["path"] == "/" and headers.get("sec-fetch-mode") == "navigate"
+    return scope["method"] == "GET" and scope["path"] in PAGES and headers.get("sec-fetch-mode") == "navigate"
 
 
 def hostname(host: str) -> str:

@@ -9,6 +9,7 @@ from regard import __version__
 from regard.app.serve.limits import Limits
 from regard.app.serve.looks import FORMS, SIDES
 from regard.app.serve.shelf import Served, option_schema
+from regard.gallery import GALLERY
 from regard.tasks.core.table import AnyTask
 
 Table = dict[str, Any]
@@ -59,6 +60,9 @@ def description(models: Mapping[str, Served], limits: Limits) -> Table:
             "parameters": [path("model", models)],
         },
         "/api/models/{model}/answers/{answer}/attention": attention_path(models),
+        "/api/gallery": {"get": operation("The examples of the gallery.", {"type": "object"})},
+        "/api/gallery/{name}": gallery_path(),
+        "/api/gallery/{name}/{step}": gallery_step_path(),
         "/v1/models": {"get": operation("The models of the routes below.", {"type": "object"})},
     }
     tasks = {task.verb: task for model in models.values() for task in model.tasks}
@@ -189,6 +193,22 @@ def attention_path(models: Mapping[str, Served]) -> Table:
     get = operation(words, {"type": "object", "required": ["kind"]}, parameters=query)
     get["responses"]["200"]["content"] |= {kind: {} for kind in ("text/csv", "image/png", "image/svg+xml")}
     return {"get": get, "parameters": [path("model", models), path("answer")]}
+
+
+def gallery_path() -> Table:
+    get = operation(
+        "One example: text, code, pictures; or, with status 202, what is being made.", {"type": "object"}
+    )
+    get["responses"]["202"] = get["responses"]["200"] | {"description": "It is being made; ask again."}
+    return {"get": get, "parameters": [path("name", GALLERY)]}
+
+
+def gallery_step_path() -> Table:
+    values = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
+    schema = {"type": "object", "properties": {"values": values}, "additionalProperties": False}
+    words = "A picture or table of an example, with other values of its inputs."
+    post = operation(words, {"type": "object", "required": ["kind"]}, requestBody=body(schema))
+    return {"post": post, "parameters": [path("name", GALLERY), path("step")]}
 
 
 TEXTS: Table = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}

@@ -14,7 +14,7 @@ from regard.app.serve.limits import Refused
 
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 FOLDERS = {"/page/": ("regard.app", "page"), "/views/": ("regard.show", "views")}
-PAGE = "/page/index.html"
+PAGES = {"/": "/page/index.html", "/learn": "/page/learn.html"}
 # In index.html: here the page's modules are named, so that all are asked for at once.
 PRELOADED = "<!-- preloaded -->"
 
@@ -36,13 +36,14 @@ class Files:
 
     def __init__(self) -> None:
         self.files = dict(read_files())
-        page = self.files[PAGE]
         links = "\n".join(
             f'<link rel="modulepreload" href="{name}">'
             for name in self.files
             if name.startswith("/page/") and name.endswith(".js")
         )
-        self.files["/"] = File(page.data.replace(PRELOADED.encode(), links.encode()), page.kind)
+        for address, name in PAGES.items():
+            page = self.files[name]
+            self.files[address] = File(page.data.replace(PRELOADED.encode(), links.encode()), page.kind)
 
     async def answer(self, request: Request) -> Response:
         """304 if the browser has the file already."""

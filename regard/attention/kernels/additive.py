@@ -25,13 +25,15 @@ except ImportError:  # no Triton: the chunked code below runs on any device
 LIMIT = 43.0
 WIDE_LIMIT = 350.0  # the same in float64
 CHUNK = {"cpu": 1 << 20, "cuda": 1 << 26}  # pairs x features held at once
-# With gradients, a single query with at most this many pairs x features keeps them all on a GPU, where chunks are
-# launch-bound.
+# Without the kernels, a single query with at most this many pairs x features keeps them all on a GPU, where chunks
+# are launch-bound.
 FEW = 1 << 23
 
 
 def exponentials(x: Tensor) -> Tensor:
     """e^{2x} in float32 or more: the form of both inputs of `sum_of_tanh`."""
+    if additive_cuda is not None and x.is_cuda and x.dtype != torch.float64 and not torch.compiler.is_compiling():
+        return _Exponentials.apply(x)
     x = at_least_float32(x)
     limit = WIDE_LIMIT if x.dtype == torch.float64 else LIMIT
     return torch.exp(2 * x.clamp(-limit, limit))
@@ -39,9 +41,8 @@ def exponentials(x: Tensor) -> Tensor:
 
 def sum_of_tanh(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     """(B, .., Q, D), (B, .., K, D) as exponentials and v (D,) -> scores (B, .., Q, K) in v's dtype"""
-    by_kernel = _fused(queries) and not torch.is_grad_enabled()
     few = queries.is_cuda and queries.shape[-2] == 1 and keys.numel() <= FEW
-    if torch.compiler.is_exporting() or (few and not by_kernel):
+    if torch.compiler.is_exporting() or (few and (torch.compiler.is_compiling() or not _fused(queries))):
         with torch.autocast(queries.device.type, enabled=False):  # in float32 or more, as the kernel
             wide = at_least_float32(v)
             return (wide.sum() - 2 * (_gaps(queries, keys) @ wide)).to(v.dtype)
@@ -72,6 +73,24 @@ def _gaps(queries: Tensor, keys: Tensor) -> Tensor:
 
 def _fused(x: Tensor) -> bool:
     return additive_cuda is not None and x.is_cuda and x.dtype == torch.float32
+
+
+class _Exponentials(torch.autograd.Function):
+    """In one kernel instead of four."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        x = x.contiguous()
+        out: Tensor = additive_cuda.exponentials(x, LIMIT)
+        ctx.save_for_backward(x, out)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        x, out = ctx.saved_tensors
+        found: Tensor = additive_cuda.exponentials_backward(x, out, grad.contiguous(), LIMIT)
+        return found
 
 
 class _SumOfTanh(torch.autograd.Function):

@@ -1,8 +1,12 @@
 """`additive.py` on CUDA: Triton kernels that keep every pair in registers.
 
+Reciprocals take longest, so that two share one: with r = 1 / (x y), 1 / x = y r and 1 / y = x r.
+
 Letters: N rows; A and B are the two sides of a pair: queries and keys, or keys and queries."""
 
 from __future__ import annotations
+
+import os
 
 import torch
 from torch import Tensor
@@ -11,7 +15,28 @@ from regard.base.device import on_own_gpu
 from regard.base.with_triton import tl, triton
 
 BLOCK = tl.constexpr(32)  # features per partial sum: a long float32 sum loses precision
+ELEMENTS = 1024
 PROGRAMS = 1024  # enough to fill a large GPU
+# Of 1 + e^{2q} e^{2k}: its reciprocal is as good as 0 in any sum, and the product of two is finite.
+MOST = tl.constexpr(2.0**60)
+FAST = tl.constexpr(os.environ.get("TRITON_INTERPRET") != "1")
+
+
+@triton.jit
+def _reciprocal(x):
+    """To the last bit but one; 0 of numbers beyond 2^126."""
+    if FAST:
+        return tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    else:
+        return 1.0 / x
+
+
+@triton.jit
+def _sums(x, y):
+    """1 + x y, where two of them are to be multiplied"""
+    return tl.minimum(1.0 + x * y, MOST)
 
 
 @triton.jit
@@ -23,11 +48,19 @@ def _many(a, b, v, out, A, B, D, TILE_A: tl.constexpr, TILE_B: tl.constexpr):
     total = tl.zeros((TILE_A, TILE_B), tl.float32)
     for first in range(0, D, BLOCK):
         part = tl.zeros((TILE_A, TILE_B), tl.float32)
-        for d in range(first, min(first + BLOCK, D)):
+        plain = 0.0
+        for d in range(first, min(first + BLOCK, D), 2):
             x = tl.load(a + (n * D + d) * A + i, mask=i < A, other=0.0)
             y = tl.load(b + (n * D + d) * B + j, mask=j < B, other=0.0)
-            part += tl.load(v + d) * (1.0 - 2.0 / (1.0 + x[:, None] * y[None, :]))
-        total += part
+            w = tl.load(v + d)
+            more = d + 1 < D
+            next_x = tl.load(a + (n * D + d + 1) * A + i, mask=(i < A) & more, other=0.0)
+            next_y = tl.load(b + (n * D + d + 1) * B + j, mask=(j < B) & more, other=0.0)
+            next_w = tl.load(v + d + 1, mask=more, other=0.0)
+            one, other = _sums(x[:, None], y[None, :]), _sums(next_x[:, None], next_y[None, :])
+            part += (w * other + next_w * one) * _reciprocal(one * other)
+            plain += w + next_w
+        total += plain - 2.0 * part
     place = out + n * A * B + i[:, None] * B + j[None, :]
     tl.store(place, total, mask=(i[:, None] < A) & (j[None, :] < B))
 
@@ -45,12 +78,15 @@ def _few(a, b, v, out, A, B, D, TILE_B: tl.constexpr, TILE_D: tl.constexpr):
         w = tl.load(v + d, mask=d < D, other=0.0)
         inside = (j[:, None] < B) & (d[None, :] < D)
         y = tl.load(b + n * B * D + j[:, None] * D + d[None, :], mask=inside, other=0.0)
-        total += tl.sum(w[None, :] * (1.0 - 2.0 / (1.0 + x[None, :] * y)), 1)
+        total += tl.sum(w[None, :] * (1.0 - 2.0 * _reciprocal(1.0 + x[None, :] * y)), 1)
     tl.store(out + (n * A + i) * B + j, total, mask=j < B)
 
 
 @triton.jit
-def _slopes(a, b, v, g, grad, parts, A, B, step_i, step_j, D, TILE_A: tl.constexpr, TILE_D: tl.constexpr):
+def _slopes(
+    a, b, v, g, grad, parts, A, B, step_i, step_j, D,
+    WITH_V: tl.constexpr, TILE_A: tl.constexpr, TILE_D: tl.constexpr,
+):  # fmt: skip
     """grad[n, i, d] = 2 v_d / a_id sum_j g_ij t (1 - t), parts[n, tile, d] = sum_ij g_ij (1 - 2 t)."""
     n = tl.program_id(2).to(tl.int64)
     tile = tl.program_id(0)
@@ -60,15 +96,83 @@ def _slopes(a, b, v, g, grad, parts, A, B, step_i, step_j, D, TILE_A: tl.constex
     x = tl.load(a + n * A * D + i[:, None] * D + d[None, :], mask=inside, other=1.0)
     slope = tl.zeros((TILE_A, TILE_D), tl.float32)
     plain = tl.zeros((TILE_A, TILE_D), tl.float32)
-    for j in range(B):
-        y = tl.load(b + n * B * D + j * D + d, mask=d < D, other=1.0)
+    weights = tl.zeros((TILE_A,), tl.float32)
+    for j in range(0, B, 2):
+        more = j + 1 < B
+        y = tl.load(b + n * B * D + j * D + d, mask=d < D, other=0.0)
+        next_y = tl.load(b + n * B * D + (j + 1) * D + d, mask=(d < D) & more, other=0.0)
         weight = tl.load(g + n * A * B + i * step_i + j * step_j, mask=i < A, other=0.0)
-        t = 1.0 / (1.0 + x * y[None, :])
-        plain += weight[:, None] * (1.0 - 2.0 * t)
-        slope += weight[:, None] * (t - t * t)
+        next_weight = tl.load(g + n * A * B + i * step_i + (j + 1) * step_j, mask=(i < A) & more, other=0.0)
+        one, other = _sums(x, y[None, :]), _sums(x, next_y[None, :])
+        r = _reciprocal(one * other)
+        t, next_t = other * r, one * r
+        slope += weight[:, None] * (t - t * t) + next_weight[:, None] * (next_t - next_t * next_t)
+        if WITH_V:
+            plain += weight[:, None] * t + next_weight[:, None] * next_t
+            weights += weight + next_weight
     w = tl.load(v + d, mask=d < D, other=0.0)
     tl.store(grad + n * A * D + i[:, None] * D + d[None, :], 2.0 * w[None, :] * slope / x, mask=inside)
-    tl.store(parts + (n * tl.num_programs(0) + tile) * D + d, tl.sum(plain, 0), mask=d < D)
+    if WITH_V:
+        sums = tl.sum(weights, 0) - 2.0 * tl.sum(plain, 0)
+        tl.store(parts + (n * tl.num_programs(0) + tile) * D + d, sums, mask=d < D)
+
+
+@triton.jit
+def _one_slopes(a, b, v, g, for_a, for_b, parts, B, D, TILE_D: tl.constexpr):
+    """As `_slopes` of both sides at once, for a single query: with t as there, the gradient of b_jd is
+    2 v_d g_j a_d t t, that of a_d is 2 v_d sum_j g_j b_jd t t."""
+    n = tl.program_id(1).to(tl.int64)
+    d = tl.program_id(0) * TILE_D + tl.arange(0, TILE_D)
+    x = tl.load(a + n * D + d, mask=d < D, other=1.0)
+    w = 2.0 * tl.load(v + d, mask=d < D, other=0.0)
+    slope = tl.zeros((TILE_D,), tl.float32)
+    plain = tl.zeros((TILE_D,), tl.float32)
+    for j in range(B):
+        y = tl.load(b + (n * B + j) * D + d, mask=d < D, other=1.0)
+        weight = tl.load(g + n * B + j)
+        t = _reciprocal(1.0 + x * y)
+        share = weight * t * t
+        slope += share * y
+        plain += weight * (1.0 - 2.0 * t)
+        tl.store(for_b + (n * B + j) * D + d, w * share * x, mask=d < D)
+    tl.store(for_a + n * D + d, w * slope, mask=d < D)
+    tl.store(parts + n * D + d, plain, mask=d < D)
+
+
+@triton.jit
+def _exponentials(x, out, size, limit, TILE: tl.constexpr):
+    """out = e^{2x}, |x| at most the limit"""
+    place = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
+    value = tl.load(x + place, mask=place < size, other=0.0).to(tl.float32)
+    tl.store(out + place, tl.exp(2.0 * tl.minimum(tl.maximum(value, -limit), limit)), mask=place < size)
+
+
+@triton.jit
+def _slopes_of_exponentials(x, out, g, grad, size, limit, TILE: tl.constexpr):
+    """grad = 2 g e^{2x} within the limit, 0 beyond it"""
+    place = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
+    value = tl.load(x + place, mask=place < size, other=0.0).to(tl.float32)
+    power = tl.load(out + place, mask=place < size, other=0.0)
+    slope = 2.0 * power * tl.load(g + place, mask=place < size, other=0.0)
+    slope = tl.where((value >= -limit) & (value <= limit), slope, 0.0)
+    tl.store(grad + place, slope.to(grad.dtype.element_ty), mask=place < size)
+
+
+@on_own_gpu
+def exponentials(x: Tensor, limit: float) -> Tensor:
+    """e^{2x} in float32, of any dtype; x contiguous"""
+    out = torch.empty_like(x, dtype=torch.float32)
+    _exponentials[(triton.cdiv(x.numel(), ELEMENTS),)](x, out, x.numel(), limit, ELEMENTS)
+    return out
+
+
+@on_own_gpu
+def exponentials_backward(x: Tensor, out: Tensor, g: Tensor, limit: float) -> Tensor:
+    """The gradient of x, in its dtype; all contiguous"""
+    grad = torch.empty_like(x)
+    grid = (triton.cdiv(x.numel(), ELEMENTS),)
+    _slopes_of_exponentials[grid](x, out, g, grad, x.numel(), limit, ELEMENTS)
+    return grad
 
 
 @on_own_gpu
@@ -95,16 +199,30 @@ def forward(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
 def backward(queries: Tensor, keys: Tensor, v: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of queries, keys and v."""
     queries, keys, grad, size = queries.contiguous(), keys.contiguous(), grad.contiguous(), keys.shape[1]
-    for_queries, for_v = _side(queries, keys, v, grad, size, 1)
-    for_keys, _ = _side(keys, queries, v, grad, 1, size)
-    return for_queries, for_keys, for_v
+    if queries.shape[1] == 1:
+        return _of_one(queries, keys, v, grad)
+    for_queries, parts = _side(queries, keys, v, grad, size, 1, with_v=True)
+    for_keys, _ = _side(keys, queries, v, grad, 1, size, with_v=False)
+    return for_queries, for_keys, parts.sum((0, 1))
 
 
-def _side(a: Tensor, b: Tensor, v: Tensor, grad: Tensor, step_i: int, step_j: int) -> tuple[Tensor, Tensor]:
+def _of_one(queries: Tensor, keys: Tensor, v: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    rows, size, dim = keys.shape
+    for_queries, for_keys, parts = torch.empty_like(queries), torch.empty_like(keys), keys.new_empty(rows, dim)
+    tile = min(128, triton.next_power_of_2(dim))
+    grid = (triton.cdiv(dim, tile), rows)
+    _one_slopes[grid](queries, keys, v, grad, for_queries, for_keys, parts, size, dim, tile, num_warps=1)
+    return for_queries, for_keys, parts.sum(0)
+
+
+def _side(
+    a: Tensor, b: Tensor, v: Tensor, grad: Tensor, step_i: int, step_j: int, *, with_v: bool
+) -> tuple[Tensor, Tensor]:
     rows, count, dim = a.shape
     tile_a, tile_d = min(32, triton.next_power_of_2(count)), min(64, triton.next_power_of_2(dim))
     grid = (triton.cdiv(count, tile_a), triton.cdiv(dim, tile_d), rows)
     out = torch.empty_like(a)
-    parts = a.new_empty(rows, grid[0], dim)
-    _slopes[grid](a, b, v, grad, out, parts, count, b.shape[1], step_i, step_j, dim, tile_a, tile_d)
-    return out, parts.sum((0, 1))
+    parts = a.new_empty((rows, grid[0], dim) if with_v else 0)
+    size = b.shape[1]
+    _slopes[grid](a, b, v, grad, out, parts, count, size, step_i, step_j, dim, with_v, tile_a, tile_d)
+    return out, parts

@@ -1,26 +1,21 @@
 """Attention of few queries of each row, as in decoding, on CUDA, in one Triton kernel.
 
-`read_newest`, of one query, reads a buffered memory up to the place of the query, so what a buffer can hold beyond
-it costs nothing. Few rows do not fill a GPU, so a row's places are divided among several programs, whose reads are
-put together by `joined`, in the kernel that uses them. `read_few`: the queries of a row, the beams of a sentence,
-share a memory with a mask. `reorder_rows`: beams go on from others.
+`read_few`: the queries of a row, the beams of a sentence, share a memory with a mask. A buffered memory is read up
+to the place of the query, so what a buffer can hold beyond it costs nothing. `reorder_rows`: beams go on from
+others.
 
-Letters: N or B rows, H heads, C or K places, D features of a query and key of a head, V of a value, Q queries, S
-parts that the places are divided into."""
+Letters: N or B rows, H heads, C or K places, D features of a query and key of a head, V of a value, Q queries."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from regard.base.device import on_own_gpu
 from regard.base.with_triton import tl, triton
 
 TILE = 64  # places that a program reads at once
-PROGRAMS = 132  # enough to fill a large GPU
-MOST_PARTS = 8
 LINE = 128  # bytes of a line of the cache
 HELD = 1 << 12  # places x features that a program holds
 
@@ -49,63 +44,6 @@ def fetch_ahead(x, K: tl.constexpr, LINES: tl.constexpr):
     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["N", "C"])
-def _read_newest(
-    query, keys, values, mask, place, reads, heights, scale, N, C,
-    H: tl.constexpr, D: tl.constexpr, PARTS: tl.constexpr, TILE: tl.constexpr, WIDTH: tl.constexpr,
-    STAGES: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
-    """reads[s, n, h D + d] = sum_c softmax_c(scale q . k_c) v_cd over part s of the places 0 .. place, and
-    heights[s, n, h D + d], the logarithm of the sum of the exponentials there, once for each feature, as `joined`
-    reads it. Grid: rows and heads, parts."""
-    ready(EARLY)
-    row, part = tl.program_id(0), tl.program_id(1)
-    n, h = row // H, row % H
-    last = tl.load(place).to(tl.int32)
-    tiles = tl.cdiv(tl.cdiv(last + 1, PARTS), TILE)
-    first = part * tiles * TILE
-    end = tl.minimum(first + tiles * TILE, last + 1)
-    d, c = tl.arange(0, WIDTH), tl.arange(0, TILE)
-    keys += row.to(tl.int64) * C * D
-    values += row.to(tl.int64) * C * D
-    q = tl.load(query + n * (H * D) + h * D + d, mask=d < D, other=0.0).to(tl.float32) * scale
-    highest, total = -float("inf"), 0.0
-    read = tl.zeros((WIDTH,), tl.float32)
-    for start in tl.range(first, end, TILE, num_stages=STAGES):
-        at = start + c
-        seen = tl.load(mask + n.to(tl.int64) * C + at, mask=at < end, other=0) != 0
-        inside = (at < end)[:, None] & (d < D)[None, :]
-        k = tl.load(keys + at[:, None] * D + d[None, :], mask=inside, other=0.0).to(tl.float32)
-        v = tl.load(values + at[:, None] * D + d[None, :], mask=inside, other=0.0).to(tl.float32)
-        scores = tl.where(seen, tl.sum(k * q[None, :], 1), -float("inf"))
-        higher = tl.maximum(highest, tl.max(scores, 0))
-        base = tl.where(higher == -float("inf"), 0.0, higher)  # no place so far may be looked at
-        shrink, weights = tl.exp(highest - base), tl.exp(scores - base)
-        v = tl.where(seen[:, None], v, 0.0)  # what is hidden may be anything
-        read = read * shrink + tl.sum(weights[:, None] * v, 0)
-        total, highest = total * shrink + tl.sum(weights, 0), higher
-    height = tl.where(total == 0, -float("inf"), highest + tl.log(total))
-    out = (part * N + n) * (H * D) + h * D + d
-    tl.store(reads + out, read / tl.where(total == 0, 1.0, total), mask=d < D)
-    tl.store(heights + out, tl.zeros((WIDTH,), tl.float32) + height, mask=d < D)
-
-
-@triton.jit
-def joined(reads, heights, n, k, inside, N, K: tl.constexpr, PARTS: tl.constexpr):
-    """Features k (of K = H D) of what rows n read from all parts together; 0 if a row may look nowhere."""
-    each, highest = (), tl.full(inside.shape, -float("inf"), tl.float32)
-    for s in tl.static_range(PARTS):
-        each = each + (tl.load(heights + (s * N + n) * K + k, mask=inside, other=0.0),)  # type: ignore[assignment]  # noqa: RUF005
-        highest = tl.maximum(highest, each[s])
-    highest = tl.where(highest == -float("inf"), 0.0, highest)
-    total, read = tl.zeros(inside.shape, tl.float32), tl.zeros(inside.shape, tl.float32)
-    for s in tl.static_range(PARTS):
-        weight = tl.exp(each[s] - highest)
-        total += weight
-        read += weight * tl.load(reads + (s * N + n) * K + k, mask=inside, other=0.0)
-    return read / tl.where(total == 0, 1.0, total)
-
-
 def launched(early: int) -> dict[str, bool]:
     """The launch option of kernels that begin before the one before them is done."""
     return {"launch_pdl": True} if early else {}
@@ -116,27 +54,73 @@ def lines_of(size: int) -> int:
     return triton.next_power_of_2(triton.cdiv(size, LINE))
 
 
-def parts_of(rows: int, places: int, tile: int = TILE) -> int:
-    """Into how many parts to divide the places of so many rows and heads."""
-    wanted = min(MOST_PARTS, max(1, PROGRAMS // rows), triton.cdiv(places, tile))
-    return 1 << (wanted.bit_length() - 1)
+@triton.jit
+def _load_places(keys, values, at, K, d, v, keys_k, values_k, D: tl.constexpr, V: tl.constexpr):
+    """Keys and values at these places below K."""
+    inside, row = (at < K)[:, None], at[:, None].to(tl.int64)
+    key = tl.load(keys + row * keys_k + d[None, :], mask=inside & (d < D)[None, :], other=0.0)
+    value = tl.load(values + row * values_k + v[None, :], mask=inside & (v < V)[None, :], other=0.0)
+    return key, value
 
 
-@on_own_gpu
-def read_newest(
-    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, place: Tensor, *, scale: float, parts: int,
-    early: int = 0, tile: int = TILE, warps: int = 4, stages: int = 1,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """query (N, H D) -> reads and heights (S, N, H D) in float32."""
-    rows, heads, capacity, dim = keys.shape
-    reads = torch.empty(parts, rows, heads * dim, device=query.device)
-    heights = torch.empty_like(reads)
-    _read_newest[(rows * heads, parts)](
-        query, keys, values, mask, place, reads, heights, scale, rows, capacity,
-        heads, dim, parts, tile, max(16, triton.next_power_of_2(dim)), stages, early,
-        num_warps=warps, **launched(early),
-    )  # fmt: skip
-    return reads, heights
+@triton.jit
+def _seen(mask, at, K, MASKED: tl.constexpr):
+    """Which of these places may be looked at."""
+    seen = at < K
+    if MASKED:
+        seen = tl.load(mask + at, mask=seen, other=0) != 0
+    return seen
+
+
+@triton.jit
+def _look(asked, key, value, seen, highest, total, read, MASKED: tl.constexpr):
+    """Go on with these places: the highest score so far, the sum of the exponentials, and what is read."""
+    scores = tl.where(seen, tl.sum(key.to(tl.float32) * asked[None, :], 1), -float("inf"))
+    higher = tl.maximum(highest, tl.max(scores, 0))
+    base = tl.where(higher == -float("inf"), 0.0, higher)  # no place so far may be looked at
+    shrink, weights = tl.exp(highest - base), tl.exp(scores - base)
+    if MASKED:
+        value = tl.where(seen[:, None], value, 0.0)  # what is hidden may be anything
+    more = tl.sum(weights[:, None] * value.to(tl.float32), 0)
+    return higher, total * shrink + tl.sum(weights, 0), read * shrink + more
+
+
+@triton.jit(do_not_specialize=["K"])
+def _read_one(
+    query, keys, values, mask, place, out, scale, K,
+    query_b, query_h, keys_b, keys_h, keys_k, values_b, values_h, values_k, mask_b,
+    H: tl.constexpr, D: tl.constexpr, V: tl.constexpr, MASKED: tl.constexpr, PLACED: tl.constexpr,
+    TILE: tl.constexpr, WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, STAGES: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """As `_read_few`, of one query, by plain products and sums.
+
+    With EARLY, only the query, and with PLACED what is at the place, are of the kernel before: all else is of an
+    earlier step, and the first places are loaded before that kernel is done."""
+    if PLACED:
+        K = tl.load(place).to(tl.int32) + 1
+    b, h = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
+    k, d, v = tl.arange(0, TILE), tl.arange(0, WIDTH), tl.arange(0, VALUE_WIDTH)
+    keys += b * keys_b + h * keys_h
+    values += b * values_b + h * values_h
+    mask += b * mask_b
+    key, value = _load_places(keys, values, k, K - 1 if PLACED else K, d, v, keys_k, values_k, D, V)
+    seen = _seen(mask, k, K, MASKED)
+    ready(EARLY)
+    asked = tl.load(query + b * query_b + h * query_h + d, mask=d < D, other=0.0).to(tl.float32) * scale
+    if PLACED:
+        at = tl.minimum(K - 1, TILE - 1).to(tl.int64)
+        newest = tl.load(keys + at * keys_k + d, mask=d < D, other=0.0)
+        key = tl.where((k == K - 1)[:, None], newest[None, :], key)
+        newest = tl.load(values + at * values_k + v, mask=v < V, other=0.0)
+        value = tl.where((k == K - 1)[:, None], newest[None, :], value)
+    highest, total, read = -float("inf"), 0.0, tl.zeros((VALUE_WIDTH,), tl.float32)
+    highest, total, read = _look(asked, key, value, seen, highest, total, read, MASKED)
+    for start in tl.range(TILE, K, TILE, num_stages=STAGES):
+        key, value = _load_places(keys, values, start + k, K, d, v, keys_k, values_k, D, V)
+        seen = _seen(mask, start + k, K, MASKED)
+        highest, total, read = _look(asked, key, value, seen, highest, total, read, MASKED)
+    read = read / tl.where(total == 0, 1.0, total)
+    tl.store(out + (b * H + h) * V + v, read.to(out.dtype.element_ty), mask=v < V)
 
 
 @triton.jit(do_not_specialize=["Q", "K"])
@@ -148,8 +132,7 @@ def _read_few(
     STAGES: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """out[b, q, h] = sum_k softmax_k(scale query . key_k) value_k over the places where the mask of row b is True,
-    up to the place with PLACED. x_b, x_h, x_q, x_k: strides. With QUERIES = 1 a query is multiplied by plain
-    products and sums, else by tensor cores. Grid: rows and heads."""
+    up to the place with PLACED, by tensor cores. x_b, x_h, x_q, x_k: strides. Grid: rows and heads."""
     ready(EARLY)
     if PLACED:
         K = tl.load(place).to(tl.int32) + 1
@@ -157,34 +140,24 @@ def _read_few(
     q, k = tl.arange(0, QUERIES), tl.arange(0, TILE)
     d, v = tl.arange(0, WIDTH), tl.arange(0, VALUE_WIDTH)
     query += b * query_b + h * query_h + q[:, None] * query_q + d[None, :]
-    keys += b * keys_b + h * keys_h + d[None, :]
-    values += b * values_b + h * values_h + v[None, :]
-    asked = tl.load(query, mask=(q < Q)[:, None] & (d < D)[None, :], other=0.0)
-    asked = asked.to(tl.float32 if QUERIES == 1 else keys.dtype.element_ty)
+    keys += b * keys_b + h * keys_h
+    values += b * values_b + h * values_h
+    mask += b * mask_b
+    asked = tl.load(query, mask=(q < Q)[:, None] & (d < D)[None, :], other=0.0).to(keys.dtype.element_ty)
     highest, total = tl.full((QUERIES,), -float("inf"), tl.float32), tl.zeros((QUERIES,), tl.float32)
     read = tl.zeros((QUERIES, VALUE_WIDTH), tl.float32)
     for start in tl.range(0, K, TILE, num_stages=STAGES):
-        at = start + k
-        seen = at < K
-        row = at[:, None].to(tl.int64)
-        key = tl.load(keys + row * keys_k, mask=seen[:, None] & (d < D)[None, :], other=0.0)
-        value = tl.load(values + row * values_k, mask=seen[:, None] & (v < V)[None, :], other=0.0)
+        key, value = _load_places(keys, values, start + k, K, d, v, keys_k, values_k, D, V)
+        seen = _seen(mask, start + k, K, MASKED)
         if MASKED:
-            seen = tl.load(mask + b * mask_b + at, mask=seen, other=0) != 0
             value = tl.where(seen[:, None], value, 0.0)  # what is hidden may be anything
-        if QUERIES == 1:
-            scores = tl.sum(asked * key.to(tl.float32), 1)[None, :]
-        else:
-            scores = tl.dot(asked, tl.trans(key), input_precision="ieee")
+        scores = tl.dot(asked, tl.trans(key), input_precision="ieee")
         scores = tl.where(seen[None, :], scores * scale, -float("inf"))
         higher = tl.maximum(highest, tl.max(scores, 1))
         base = tl.where(higher == -float("inf"), 0.0, higher)  # no place so far may be looked at
         shrink, weights = tl.exp(highest - base), tl.exp(scores - base[:, None])
-        if QUERIES == 1:
-            one = tl.sum(tl.trans(weights) * value.to(tl.float32), 0)[None, :]
-        else:
-            one = tl.dot(weights.to(value.dtype), value, input_precision="ieee")
-        read = read * shrink[:, None] + one
+        more = tl.dot(weights.to(value.dtype), value, input_precision="ieee")
+        read = read * shrink[:, None] + more
         total, highest = total * shrink + tl.sum(weights, 1), higher
     read = read / tl.where(total == 0, 1.0, total)[:, None]
     at = ((b * Q + q[:, None]) * H + h) * V + v[None, :]
@@ -217,16 +190,22 @@ def read_few(
         mask = mask.expand(rows, places)
         mask = mask if mask.stride(-1) == 1 else mask.contiguous()
     out = query.new_empty(rows, count, heads, width)
-    queries = few.queries if count == 1 else max(16, triton.next_power_of_2(count))
     widths = [max(16, triton.next_power_of_2(x)) for x in (dim, width)]
     tile = max(16, min(few.tile * 64 // max(64, *widths), triton.next_power_of_2(places)))
-    _read_few[(rows * heads,)](
-        query, keys, values, query if mask is None else mask, query if place is None else place, out, scale,
-        count, places, *query.stride()[:3], *keys.stride()[:3], *values.stride()[:3],
-        0 if mask is None else mask.stride(0),
-        heads, dim, width, mask is not None, place is not None, queries, tile, *widths, few.stages, early,
-        num_warps=few.warps, **launched(early),
-    )  # fmt: skip
+    given = query, keys, values, query if mask is None else mask, query if place is None else place, out, scale
+    strides = *keys.stride()[:3], *values.stride()[:3], 0 if mask is None else mask.stride(0)
+    sizes = heads, dim, width, mask is not None, place is not None
+    options = {"num_warps": few.warps} | launched(early)
+    if count == 1 and few.queries == 1:
+        _read_one[(rows * heads,)](
+            *given, places, *query.stride()[:2], *strides, *sizes, tile, *widths, few.stages, early, **options
+        )
+    else:
+        queries = max(16, triton.next_power_of_2(count))
+        _read_few[(rows * heads,)](
+            *given, count, places, *query.stride()[:3], *strides, *sizes, queries, tile, *widths, few.stages, early,
+            **options,
+        )  # fmt: skip
     return out.transpose(1, 2)
 
 

@@ -29,11 +29,11 @@ def pad(rows: Sequence[Sequence[int]], value: int, width: int = 0) -> tuple[Tens
     and (B, L)."""
     if not rows:
         raise ValueError("a batch needs at least one row, got none")
-    lengths = torch.tensor([len(row) for row in rows])
-    mask = torch.arange(max(width, int(lengths.max()))) < lengths[:, None]  # (B, L)
-    ids = torch.full(mask.shape, value, dtype=torch.long)
-    ids[mask] = torch.from_numpy(np.fromiter(chain.from_iterable(rows), np.int64))
-    return ids, mask
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    mask = np.arange(max(width, lengths.max())) < lengths[:, None]  # (B, L)
+    ids = np.full(mask.shape, value, np.int64)  # numpy fills what a mask selects in a tenth of torch's time
+    ids[mask] = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
+    return torch.from_numpy(ids), torch.from_numpy(mask)
 
 
 class TakenRows(ABC):
@@ -238,9 +238,11 @@ class PairData:
             raise ValueError("there must be at least one pair, got none")
         check_batching(batch_tokens=batch_tokens, seed=seed)
         self.batch_tokens, self.seed, self.special = batch_tokens, seed, special
-        # With the special tokens: source </s>, <s> target </s>.
+        # With the special tokens: source </s>, <s> target </s>. Without a start token (below 0) each target has its
+        # own, the token of its tag.
+        self.starts = [special.start] if special.start >= 0 else []
         self.source_lengths = self.sources.lengths() + 1
-        self.target_lengths = self.targets.lengths() + 2
+        self.target_lengths = self.targets.lengths() + 1 + len(self.starts)
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -264,7 +266,7 @@ class PairData:
         return self._padded(share.of(rows), *widths), len(rows)
 
     def _padded(self, rows: np.ndarray, source_width: int = 0, target_width: int = 0) -> PairBatch:
-        start, end = self.special.start, self.special.end
+        end = self.special.end
         sources = pad([[*self.sources[row], end] for row in rows], self.special.pad, source_width)
-        targets = pad([[start, *self.targets[row], end] for row in rows], self.special.pad, target_width)
+        targets = pad([[*self.starts, *self.targets[row], end] for row in rows], self.special.pad, target_width)
         return PairBatch(*sources, *targets)

@@ -46,6 +46,41 @@ def read_references(name: str | Path, *, source: str = "", target: str = "") -> 
     return _read(name, (source, target), single=False)
 
 
+def read_tagged(
+    name: str | Path, *, source: str = "", target: str = "", tag: str
+) -> Iterator[tuple[str, str, str]]:
+    """(source, target, tag): as read_pairs, with a third column that says which kind of target it is, in a TSV the
+    third unless numbers are given. The tag of aligned files is the target's word in the braces: de in {en,de}."""
+    if not isinstance(name, MemoryRows) and "{" in str(name):
+        word = str(name).partition("}")[0].rpartition(",")[2]
+        for first, second in read_pairs(name):
+            yield first, second, word
+        return
+    tables = [name] if isinstance(name, MemoryRows) else [path for [path] in find_aligned(name)]
+    for table in tables:
+        keyed = table.keyed(("source", "target", tag)) if isinstance(table, MemoryRows) else table
+        for where, fields in _tagged(keyed, source, target, tag):
+            for kind, text in zip(("source", "target", "tag"), fields, strict=True):
+                refuse_empty(text, kind, where)
+            yield fields[0], fields[1], fields[2]
+
+
+def _tagged(path: Table, source: str, target: str, tag: str) -> Iterator[Row]:
+    if form_of(path) not in (*COLUMNED, "json"):
+        numbers = [column_number(name) for name in (source or "1", target or "2", tag)]
+        if None in numbers:
+            raise DataError(f"{path}: columns of a file with tabs are numbers from 1; got {tag!r} as target_tag")
+        return take_columns(read_tsv(Path(str(path))), [number for number in numbers if number is not None])
+    names = (source or "source", target or "target", tag)
+    columns = Columns(names, tuple((name,) for name in names))
+    if form_of(path) == "csv":
+        return by_header(read_csv(Path(str(path))), columns)
+    return (
+        (where, [check_text(text, key, where) for key, text in values])
+        for where, values in by_keys(path, columns, " and ".join(names))
+    )
+
+
 def _read(name: str | Path, named: tuple[str, str], *, single: bool) -> Iterator[tuple[str, ...]]:
     if isinstance(name, MemoryRows):
         yield from _filled(_rows(name.keyed(("source", "target")), named, single), name)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from regard.data.text.wordpiece import NAMES
+from regard.errors import DataError
 
 if TYPE_CHECKING:
     import tokenizers
@@ -52,12 +54,27 @@ class Numbering:
         )
 
 
+TAG = re.compile(r"<2([^<>\s]+)>")  # the token that a target to this language begins with ("<2fr>", Johnson 2017)
+
+
+def tag_token(tag: str) -> str:
+    """The token of a tag, which no text can spell."""
+    token = f"<2{tag}>"
+    if not TAG.fullmatch(token):
+        raise DataError(f"a target tag is a word without spaces and <>, as in fr; got {tag!r:.40}")
+    return token
+
+
 TEXT_END = "<|endoftext|>"
 MARIAN = Numbering(("</s>", UNKNOWN_NAME), ("<pad>",), start="<pad>")
 GPT2 = Numbering((TEXT_END, UNKNOWN_NAME), pad=TEXT_END, start=TEXT_END, end=TEXT_END)
 GPT2_BYTES = Numbering((TEXT_END,), pad=TEXT_END, start=TEXT_END, end=TEXT_END)  # in bytes nothing is unknown
+EOS = "<eos>"
+ENDS_FIRST = Numbering(
+    ("<pad>", EOS, UNKNOWN_NAME), start=EOS, end=EOS
+)  # a text begins with the token that ends one
 BERT = Numbering(NAMES, pad="[PAD]", start="[CLS]", end="[SEP]", unknown="[UNK]", mask="[MASK]")
-NUMBERINGS = {"regard": Numbering(SPECIAL), "marian": MARIAN, "gpt2": GPT2, "bert": BERT}
+NUMBERINGS = {"regard": Numbering(SPECIAL), "marian": MARIAN, "gpt2": GPT2, "bert": BERT, EOS: ENDS_FIRST}
 
 
 def numbering_for(name: str, kind: str) -> Numbering:

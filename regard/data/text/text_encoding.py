@@ -6,8 +6,10 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +22,7 @@ from regard.errors import DataError
 SHORTEST = 5  # tokens: [CLS] A [SEP] B [SEP]
 NO_LIMIT = 1 << 20  # tokens; a recurrent model has no limit of its own
 LENGTHS = 1.07  # ratio between the lengths that batches are rounded up to
+PAIR_LENGTHS = 1.2  # of BERT's, whose graphs are large: 12 from 16 to 128 tokens
 
 EncodedText = tuple[list[int], list[int]]  # ids, and for each the number of its part: of a pair, or of a sentence
 Pair = tuple[str, str]  # a text, and the second one or ""
@@ -106,10 +109,10 @@ class TextEncoding(ABC):
 def sentences_of(row: EncodedText) -> list[list[int]]:
     """The ids of each sentence, or of whatever else the parts are."""
     ids, parts = row
-    sentences: list[list[int]] = [[] for _ in range(parts[-1] + 1 if parts else 0)]
-    for token, part in zip(ids, parts, strict=True):
-        sentences[part].append(token)
-    return sentences
+    if not parts:
+        return []
+    ends = np.bincount(parts).cumsum().tolist()
+    return [ids[begin:end] for begin, end in pairwise([0, *ends])]
 
 
 def encode_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
@@ -142,10 +145,12 @@ def encode_pair(first: Sequence[int], second: Sequence[int] | None, special: Spe
 class LabelledBatch(Batch):
     """[CLS] A [SEP] or [CLS] A [SEP] B [SEP], and the class index of each row."""
 
+    judged_by = ("labels", "counted")
     tokens: Tensor  # (B, T)
     segments: Tensor  # (B, T): 0 for the first part, 1 for the second
     mask: Tensor  # (B, T)
     labels: Tensor | None = None  # (B,)
+    counted: Tensor | None = None  # (B,), False = no text, but a row that makes up the shape; None: all are texts
 
 
 class PairEncoding(TextEncoding):
@@ -168,6 +173,16 @@ class PairEncoding(TextEncoding):
         tokens, mask = pad([ids for ids, _ in rows], special.pad)
         segments, _ = pad([parts for _, parts in rows], 0)
         return LabelledBatch(tokens, segments, mask)
+
+    def rounded(self, batch: LabelledBatch, *, batch_tokens: int, most: int) -> LabelledBatch:
+        """Rows that make up the shape look at their first token, so that they look somewhere."""
+        count, longest = batch.tokens.shape
+        rows = round_rows(count, longest, PAIR_LENGTHS, batch_tokens)
+        length = round_up(longest, PAIR_LENGTHS, most)
+        tokens, segments, mask = (enlarge(x, rows, length) for x in (batch.tokens, batch.segments, batch.mask))
+        mask[count:, 0] = True
+        labels = None if batch.labels is None else enlarge(batch.labels, rows)
+        return LabelledBatch(tokens, segments, mask, labels, torch.arange(rows) < count)
 
 
 # ---- plain rows of tokens

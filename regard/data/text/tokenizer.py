@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -14,7 +16,16 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from regard.base.files import LARGEST_TOKENIZER, read_bytes, write_file
 from regard.data.text.byte_level import bytes_of
-from regard.data.text.special_tokens import GPT2_BYTES, NUMBERINGS, SPECIAL, TEXT_END, Special, numbering_for
+from regard.data.text.special_tokens import (
+    GPT2_BYTES,
+    NUMBERINGS,
+    SPECIAL,
+    TAG,
+    TEXT_END,
+    Special,
+    numbering_for,
+    tag_token,
+)
 from regard.data.text.tokenizer_file import read_tokenizer, without_panic
 from regard.data.text.tokenizer_training import KINDS, KINDS_OF_BERT, SPLITTERS, check_training, train_vocabulary
 from regard.data.text.wordpiece import NAMES
@@ -30,6 +41,7 @@ CUTS = {
     "wordpiece": re.compile(r"[\s\S]*(?=[ \t\n\r])"),
 }
 HARMLESS = {"space": {"Replace"}, "wordpiece": {"BertNormalizer"}}  # further normalisers with which CUTS hold
+MOST_SPECIAL = 1000  # ids from 0 on among which tags are
 PART = 1 << 16  # characters that are encoded at a time
 
 
@@ -60,9 +72,18 @@ class Tokenizer:
         inner.no_truncation()
         inner.no_padding()
         registered = {i for i, token in inner.get_added_tokens_decoder().items() if token.special}
+        named = (TAG.fullmatch(inner.id_to_token(i) or "") for i in range(min(self.size, MOST_SPECIAL)))
+        self.tags = {tag[1]: i for i, tag in enumerate(named) if tag}  # of targets: their tokens
         self.silent = (registered - {special.unknown}) | {special.pad, special.start, special.end, special.mask}
+        self.silent |= {*self.tags.values()}
         self.byte_level = inner.decoder is not None and b'"ByteLevel"' in inner.decoder.__getstate__()
         self.join = partial(without_panic, inner.decoder.decode) if inner.decoder is not None else " ".join
+
+    def beginning_with(self, tag: str) -> Tokenizer:
+        """The same, of targets that begin with this tag's token instead of the start token."""
+        tagged = copy(self)
+        tagged.special = replace(self.special, start=self.tags[tag])
+        return tagged
 
     def __repr__(self) -> str:
         return f"<Tokenizer: {len(self):,} tokens, {type(self.inner.model).__name__}>"
@@ -78,12 +99,14 @@ class Tokenizer:
         lowercase: bool = False,
         normalise: str = "",
         numbering: str = "regard",
+        tags: Sequence[str] = (),
     ) -> Tokenizer:
         """`size` is the size of the vocabulary with its special tokens; the most frequent pieces are kept.
 
         Without it all characters or words are kept, BPE stops at 8,000 and WordPiece at 30,000. What occurs less
         often than `min_count` in the texts is left out (BPE merges no pair that occurs once). `normalise` is "",
-        "nfc" or "nfkc", before lower-casing; WordPiece has BERT's own. The texts are read once, in order."""
+        "nfc" or "nfkc", before lower-casing; WordPiece has BERT's own. `tags`: what kinds of targets there are;
+        each gets a token. The texts are read once, in order."""
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
         if numbering not in NUMBERINGS:
@@ -105,6 +128,7 @@ class Tokenizer:
             lowercase=lowercase,
             normalise=normalise,
             numbering=order,
+            tags=[tag_token(tag) for tag in tags],
         )
         special = order.ids(inner)
         assert special is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -57,6 +58,7 @@ def train_vocabulary(
     lowercase: bool,
     normalise: str,
     numbering: Numbering,
+    tags: Sequence[str] = (),
 ) -> tokenizers.Tokenizer:
     """See Tokenizer.train."""
     if numbering is BERT and kind == "word":
@@ -64,7 +66,7 @@ def train_vocabulary(
     if kind == "wordpiece":
         return train_word_pieces(texts, size=size or SIZE, min_count=min_count, lowercase=lowercase)
     steps = NORMAL_FORMS[normalise] + ([normalizers.Lowercase()] if lowercase else [])
-    names = (*numbering.first, *numbering.last)
+    names = (*numbering.first, *tags, *numbering.last)
     if kind == "space":
         steps = [*steps, _unknown_special(names)]
     limit = size or (BPE_SIZE if kind == "bpe" else NO_LIMIT)
@@ -76,7 +78,7 @@ def train_vocabulary(
             single="$A </s>", pair="$A $B </s>", special_tokens=[("</s>", 0)]
         )
     train_on(inner, texts, trainer)
-    return _renumber(inner, numbering, limit)
+    return _renumber(inner, replace(numbering, first=(*numbering.first, *tags)), limit)
 
 
 def _bpe(size: int, min_count: int, names: Sequence[str]) -> tuple[tokenizers.Tokenizer, trainers.BpeTrainer]:

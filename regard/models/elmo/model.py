@@ -100,6 +100,11 @@ class ELMoConfig:
             )
 
     @property
+    def can_capture(self) -> bool:
+        """Whether a step can be captured: batches have as many characters as they have words that differ."""
+        return False
+
+    @property
     def task(self) -> str:
         return TASKS[self.head]
 

@@ -89,6 +89,7 @@ class LSTMN(nn.Module):
     def __init__(self, config: LSTMNConfig):
         super().__init__()
         self.config = config
+        self.max_target_positions = config.max_positions
         self.embed = WordEmbedding(
             config.vocabulary,
             config.embed,

@@ -66,6 +66,7 @@ class NTM(nn.Module):
     paper = "Graves, Wayne & Danihelka 2014, Neural Turing machines"
     Config = NTMConfig
     task = "recall"
+    least_precision = "float32"  # small differences of weights sharpen from step to step
     numbering = ""
     alignment = "memory.attend"  # the weights of the read heads, then of the write heads
 

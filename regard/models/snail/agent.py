@@ -114,6 +114,7 @@ class SNAILAgent(nn.Module):
     paper = "Mishra, Rohaninejad, Chen & Abbeel 2018, A simple neural attentive meta-learner"
     Config = SNAILAgentConfig
     task = "play"
+    least_precision = "float32"  # PPO divides probabilities of the same actions
     numbering = ""
 
     def __init__(self, config: SNAILAgentConfig):

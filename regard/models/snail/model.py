@@ -143,6 +143,7 @@ class SNAIL(nn.Module):
     }
     AUTO_SIZES: ClassVar = {"micro": 0, "small": 40}  # by the fewest training classes that they are for
     task = "fewshot"
+    least_precision = "tf32"  # its kernels read float32
     numbering = ""
 
     def __init__(self, config: SNAILConfig):

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from regard.base.device import choose_device
 from regard.base.divided import in_parts
 from regard.data.artifacts import Artifacts
 from regard.data.batches.batch import Rows
@@ -22,6 +21,7 @@ from regard.data.text.text_encoding import EncodedText
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.text.word_vectors import read_vectors
 from regard.errors import DataError, RecipeError
+from regard.learn.auto import captures
 from regard.learn.progress import say
 from regard.models import name_of
 from regard.models.protocols import Model, WordReader
@@ -56,7 +56,7 @@ def prepare(
     if not valid:
         raise DataError(f"{settings.name} has too few texts to hold some out for validation; set data.valid")
     reader = TextReader(model, artifacts.own_tokenizer, artifacts.max_length or settings.truncate)
-    captured = job.train.capture and choose_device(job.train.device).type == "cuda"
+    captured = captures(job.train)
     if settings.keeps_tokens:
         data: ShardedRows | LabelledData = kept_data(settings, reader, seed=job.train.seed, few_shapes=captured)
     else:

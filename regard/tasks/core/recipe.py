@@ -230,7 +230,7 @@ def build_job(table: Recipe) -> AnyJob:
         config,
         settings,
         training,
-        _tokens(model, table.get("tokens", {})),
+        _tokens(model, table.get("tokens", {}), writes="decode" in task.sections),
         build(Decoding, table.get("decode", {}), "decode"),
         task.verb,
         sized,
@@ -266,7 +266,7 @@ def _check_training(training: Training, task: AnyTask, model: str, config: Model
             f"{AUTO} is {logged(task.chosen_by[0])}"
         )
     for name, off in NOT_FOR_ALL.items():
-        if getattr(training, name) != off and name not in task.desk.trained_with(config):
+        if getattr(training, name) not in (off, AUTO) and name not in task.desk.trained_with(config):
             raise RecipeError(
                 f"[train]: {name} is not for a {model} that is made to {task.verb}; "
                 f"leave it out, or set train.{name}={str(off).lower()}"
@@ -294,13 +294,17 @@ def logged(metric: str) -> str:
     return "valid_loss" if metric == "loss" else metric
 
 
-def _tokens(model: str, table: dict[str, Any]) -> Tokens:
-    """Only BERT may use WordPiece, and but for words nothing else."""
+def _tokens(model: str, table: dict[str, Any], *, writes: bool) -> Tokens:
+    """Only BERT may use WordPiece, and but for words nothing else. `start` is for models that write."""
     numbering = MODELS[model].numbering
     kinds = KINDS_OF_BERT if numbering == "bert" else tuple(kind for kind in KINDS if kind != "wordpiece")
     tokens = build(Tokens, {"kind": "wordpiece", **table} if numbering == "bert" else table, "tokens")
     if tokens.kind not in kinds:
         raise RecipeError(f"tokens.kind must be {' or '.join(kinds)} for {model}, got {tokens.kind!r}")
+    own = numbering == "regard" or (numbering == "marian" and not tokens.joint)
+    if tokens.start and not (writes and own):
+        joint = "; with tokens.joint = false it may be chosen" if numbering == "marian" else ""
+        raise RecipeError(f"tokens.start is not for this {model}, which has start tokens of its own{joint}")
     if numbering:  # else it reads no text
         try:
             check_training(tokens.kind, tokens.size, tokens.normalise, numbering_for(numbering, tokens.kind))

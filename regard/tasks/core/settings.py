@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from regard.base.digests import Source
 from regard.base.fields import check, setting
+from regard.data.text.special_tokens import EOS
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.text.tokenizer_training import KINDS, NORMAL_FORMS
 from regard.decode.settings import Decoding
@@ -59,11 +60,14 @@ class Tokens:
     joint: bool = True  # one vocabulary for both sides; false: each has its own, of this size
     lowercase: bool = False  # lower-case all text first
     normalise: str = setting("", choices=tuple(NORMAL_FORMS))  # Unicode normal form of all text; empty: as it comes
+    # the token that a target begins with: <s>, or <eos>, which also ends it; empty: as the model is used to
+    start: str = setting("", choices=("", "<s>", EOS))
 
     def __post_init__(self) -> None:
         check(self)
 
-    def learn(self, texts: Iterable[str], numbering: str) -> Tokenizer:
+    def learn(self, texts: Iterable[str], numbering: str, tags: Sequence[str] = ()) -> Tokenizer:
+        """A vocabulary of the texts, with the special tokens of this numbering unless `start` asks for others."""
         return Tokenizer.train(
             texts,
             kind=self.kind,
@@ -71,7 +75,8 @@ class Tokens:
             min_count=self.min_count,
             lowercase=self.lowercase,
             normalise=self.normalise,
-            numbering=numbering,
+            numbering=EOS if self.start == EOS else numbering,
+            tags=tags,
         )
 
 

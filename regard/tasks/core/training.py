@@ -20,13 +20,14 @@ from regard.base.memory import explain_memory
 from regard.base.memory_rows import AGAIN, NAME
 from regard.data.artifacts import Artifacts
 from regard.errors import BadInput, Interrupted, RecipeError
-from regard.learn.checkpoint import checkpoints
+from regard.learn import auto
+from regard.learn.checkpoint import checkpoints, chosen_before
 from regard.learn.lock import locked
 from regard.learn.loop import Report, Stepper, take_steps
 from regard.learn.ppo import passes
 from regard.learn.progress import Progress, say
 from regard.learn.restart import goes_on
-from regard.learn.settings import AUTO
+from regard.learn.settings import AUTO, Training
 from regard.learn.validation import Validation
 from regard.models import MODELS
 from regard.models.protocols import Model
@@ -171,7 +172,7 @@ def _train(
     start: Path | None,
 ) -> Report:
     device = choose_device(job.train.device, job.train.precision)  # a missing device is refused before any work
-    if job.train.capture and device.type == "cuda" and processes.launched():
+    if job.train.capture is True and device.type == "cuda" and processes.launched():
         say("Steps are not captured under torchrun (train.capture)")
     task = TASKS[job.task]
     found = processes.of_first(
@@ -180,6 +181,8 @@ def _train(
     begun, artifacts = bool(found.newest), found.artifacts
     job = replace(job, config=found.config)
     model = build_model(job, artifacts)
+    asked = job.train
+    job = replace(job, train=settle(job, task, model, device, out if begun else None))
     if processes.is_first():  # the others get its weights
         if start and begun:
             say(f"{out} goes on with its own weights; {start} is only for the beginning")
@@ -199,12 +202,23 @@ def _train(
             else:
                 runs.begin(out, model, artifacts, recipe, job.decode)
             record(out, found.digests)
-        report = run_loop(job, task, model, prepared, out, resume, found.changed)
+        report = run_loop(job, task, model, prepared, out, resume, found.changed, asked)
     finally:
         if processes.is_first():
             shutil.rmtree(out / BLOCKS, ignore_errors=True)  # made again if the training goes on
     processes.of_first(lambda: finish_folder(job, task, out, report, model, command, prepared, found.newest))
     return report
+
+
+def settle(job: AnyJob, task: AnyTask, model: Model, device: torch.device, begun: Path | None) -> Training:
+    """The settings with what auto stands for: the shapes of batches depend on it. `begun`: the folder of a training
+    that goes on, with what it was begun with."""
+    settings = job.train
+    if begun:
+        before = processes.of_first(lambda: [chosen_before(begun) or {}])
+        settings = auto.kept(settings, before[0], device)
+    capturable = "capture" in task.desk.trained_with(job.config)
+    return auto.settled(settings, model, device, several=processes.launched(), capturable=capturable)
 
 
 def finish_folder(
@@ -238,6 +252,7 @@ def run_loop(
     out: Path,
     resume: bool,
     changed: Sequence[str],
+    asked: Training,
 ) -> Report:
     """The training loop, with validation by the task's own evaluation."""
     progress = Progress(unit=task.unit)
@@ -260,7 +275,7 @@ def run_loop(
         may_lack=job.train.best_by == AUTO,
         divided=True,
     )
-    stepper = Stepper(model, job.train, passes=passes(model, job.train))
+    stepper = Stepper(model, job.train, passes=passes(model, job.train), asked=asked)
     try:
         return take_steps(stepper, prepared.data, validation, out, resume, progress, changed)
     except Interrupted as stop:

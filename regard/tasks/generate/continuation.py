@@ -23,6 +23,7 @@ class Continuation(Shown):
     score: float  # log p(text | prompt); NaN where the work was stopped before the text was complete
     finished: bool  # the model itself ended the text
     others: tuple[Scored, ...] = ()  # the next best texts with their scores
+    between: str = field(default="", kw_only=True, repr=False)  # of prompt and text, a line break before a response
     ranks: tuple[float, ...] = field(default=(), kw_only=True, repr=False, compare=False)  # log p / length^penalty
     unknown: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
     _look: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)
@@ -61,7 +62,7 @@ class Continuation(Shown):
     def to_dict(self) -> dict[str, object]:
         return {
             **self.of_input(),
-            "prompt": self.prompt,
+            "prompt": self.prompt + self.between,
             "text": self.text,
             "score": None if isnan(self.score) else self.score,
             "finished": self.finished,
@@ -70,7 +71,8 @@ class Continuation(Shown):
 
     def line(self) -> str:
         """The whole text, or of several answers lines `score TAB text` in the order of these scores, `ranks`."""
-        answers = [(self.prompt + text, score) for text, score in ((self.text, self.score), *self.others)]
+        before = self.prompt + self.between
+        answers = [(before + text, score) for text, score in ((self.text, self.score), *self.others)]
         return scored_lines(answers, ranks=self.ranks)
 
     def picture(self, sites: Sequence[str] = ()) -> Map | Heads | None:

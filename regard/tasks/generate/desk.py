@@ -23,7 +23,7 @@ from regard.tasks.core.results import Evaluation, Tick, no_tick
 from regard.tasks.generate.continuation import Continuation
 from regard.tasks.generate.prepare import TestText, prepare, survey, test_text
 from regard.tasks.generate.run import LanguageModel, Prompt
-from regard.tasks.generate.settings import TextSettings
+from regard.tasks.generate.settings import PAIRS, TextSettings
 from regard.tasks.shared.measuring import total_loss
 from regard.tasks.shared.writing_desk import WritingDesk
 
@@ -41,7 +41,10 @@ class GenerateDesk(WritingDesk[TextSettings, LanguageModel, TestText]):
 
     def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> LanguageModel:
         tokenizer = artifacts.own_tokenizer
-        return LanguageModel(model, tokenizer, folder.decoding(), opening=opening(folder, tokenizer))
+        data = (folder.recipe or {}).get("data")
+        responds = isinstance(data, dict) and data.get("documents") == PAIRS
+        first = [] if responds else opening(folder, tokenizer)
+        return LanguageModel(model, tokenizer, folder.decoding(), opening=first, responds=responds)
 
     # -- evaluation
 
@@ -97,7 +100,7 @@ class GenerateDesk(WritingDesk[TextSettings, LanguageModel, TestText]):
         return partial(run.begin, decode=options["decoding"])
 
     def streams(self, run: LanguageModel, options: Options) -> bool:
-        return options["decoding"].n_best == 1
+        return options["decoding"].n_best == 1 and not run.responds
 
     def ask(
         self,

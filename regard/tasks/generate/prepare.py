@@ -14,14 +14,18 @@ from regard.base.processes import of_first
 from regard.data.artifacts import Artifacts
 from regard.data.shards.reading import RunningText
 from regard.data.shards.sharded_data import ShardedText
+from regard.data.text.prompted import PromptedData
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.text.windows import TextData, Windows, encode_documents, spilled, windows
 from regard.errors import BadInput, DataError
+from regard.learn.auto import captures
 from regard.learn.progress import counted
 from regard.metrics.perplexity import count_words
-from regard.models.protocols import Model
+from regard.models import protocols
+from regard.models.protocols import Model, need
 from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import BLOCKS, Job
+from regard.tasks.generate import pairs
 from regard.tasks.generate.run import LanguageModel
 from regard.tasks.generate.settings import TextSettings
 
@@ -34,7 +38,7 @@ Ids = np.ndarray | RunningText
 class TestText:
     """Text to evaluate on: its windows, and how many words and characters it has (0: not counted)."""
 
-    windows: Windows
+    windows: Windows | PromptedData
     length: int
     stride: int
     words: int = 0
@@ -52,6 +56,8 @@ def survey(job: Job[TextSettings], start: Artifacts | None) -> Artifacts:
     tokens, so that the vocabulary knows it too, as in nanoGPT."""
     if start:
         return start
+    if job.data.in_pairs:
+        return pairs.survey(job)
     documents = counted(job.data.read(job.data.files_of("train")), "documents read for the vocabulary")
     return Artifacts(job.tokens.learn(chain.from_iterable(documents), job.numbering))
 
@@ -60,6 +66,8 @@ def prepare(
     job: Job[TextSettings], model: Model, artifacts: Artifacts, out: Path
 ) -> Prepared[LanguageModel, TestText]:
     text, tokenizer = job.data, artifacts.own_tokenizer
+    if text.in_pairs:
+        return prepare_pairs(job, need(model, protocols.LanguageModel), tokenizer)
     length, stride = spans(text, model)
 
     def encoded(files: Iterable[str], folder: str) -> Ids:
@@ -83,6 +91,21 @@ def prepare(
     return Prepared(data, LanguageModel(model, tokenizer), test, f"{len(data):,} training tokens")
 
 
+def prepare_pairs(
+    job: Job[TextSettings], model: protocols.LanguageModel, tokenizer: Tokenizer
+) -> Prepared[LanguageModel, TestText]:
+    """Each row is a prompt and its response."""
+    train, valid = pairs.split(job.data)
+    data = pairs.data(train, job.data, tokenizer, model, seed=job.train.seed, few_shapes=captures(job.train))
+    run = LanguageModel(model, tokenizer, responds=True)
+    return Prepared(data, run, pairs_to_test(valid, job.data, run), f"{len(data):,} pairs of prompt and response")
+
+
+def pairs_to_test(rows: list[pairs.Pair], text: TextSettings, run: LanguageModel) -> TestText:
+    data = pairs.data(rows, text, run.tokenizer, run.model, seed=0)
+    return TestText(data, data.longest, data.longest, *pairs.amounts(rows))
+
+
 def kept_text(text: TextSettings, tokenizer: Tokenizer) -> RunningText:
     """The tokens of train, which are kept."""
     return RunningText(text.kept("text", {"documents": text.documents, "column": text.column}, tokenizer))
@@ -103,7 +126,7 @@ def spans(text: TextSettings, model: Model) -> tuple[int, int]:
     """The length of windows and the distance between them, checked against the model's positions."""
     most = model.config.max_positions
     length = text.length or min(most, WINDOW)
-    if length > most:
+    if length > need(model, protocols.LanguageModel).max_target_positions:
         raise BadInput(
             f"data.length is {length} and the model takes {most} tokens (model.max_positions); "
             f"set data.length={most} or less"
@@ -125,6 +148,8 @@ def hold_out(ids: Ids, text: TextSettings) -> tuple[Ids, Ids]:
 def test_text(text: TextSettings, run: LanguageModel, folder: Path) -> TestText:
     """`folder`: where a text that does not fit in memory is kept meanwhile. Without a test or validation file it is
     what training held out, whose words and characters are counted in the decoded tokens."""
+    if text.in_pairs:
+        return pairs_to_test(pairs.tested(text), text, run)
     length, stride = spans(text, run.model)
     count = words = characters = 0
 

@@ -59,12 +59,19 @@ class LanguageModel(WritingRun):
     model: protocols.LanguageModel
 
     def __init__(
-        self, model: Model, tokenizer: Tokenizer, decode: Decoding | None = None, *, opening: Sequence[int] = ()
+        self,
+        model: Model,
+        tokenizer: Tokenizer,
+        decode: Decoding | None = None,
+        *,
+        opening: Sequence[int] = (),
+        responds: bool = False,
     ):
-        """`opening`: the tokens that a new text follows; (): the one that begins a text."""
+        """`opening`: the tokens that a new text follows; (): the one that begins a text. `responds`: the run has
+        learned responses to prompts (`data.documents = "pairs"`): a prompt ends with the token that begins one."""
         self.model = need(model, protocols.LanguageModel)
         self.tokenizer, self.decode = tokenizer, decode or Decoding()
-        self._opening = list(opening)
+        self._opening, self.responds = list(opening), responds
 
     @property
     def opening(self) -> list[int]:
@@ -74,7 +81,7 @@ class LanguageModel(WritingRun):
     @property
     def max_positions(self) -> int:
         """How many tokens it sees at once."""
-        return self.model.config.max_positions
+        return self.model.max_target_positions
 
     @property
     def at_once(self) -> int:
@@ -221,7 +228,8 @@ class LanguageModel(WritingRun):
 
     def read(self, prompt: str) -> list[int]:
         """The prompt's tokens, or what a new text follows. BadInput if they are too many."""
-        ids = [*self.tokenizer.before, *self.tokenizer.encode(check_text(prompt, "a prompt"))] or self.opening
+        ids = [*self.tokenizer.before, *self.tokenizer.encode(check_text(prompt, "a prompt"))]
+        ids = [*ids, self.tokenizer.special.start] if self.responds else ids or self.opening
         if len(ids) > self.max_positions:
             raise BadInput(
                 f"the prompt {prompt[:40]!r}... has {len(ids)} tokens and this model takes {self.max_positions}; "
@@ -360,13 +368,16 @@ class LanguageModel(WritingRun):
         told = (prompt.text, texts[0], best.score, best.finished, rest)
         ranks = tuple(hypothesis.normalised(decode.length_penalty) for hypothesis in hypotheses)
         last = (self.model.alignment,) if self.model.alignment else ()
-        return Continuation(*told, look, gates, unknown=prompt.unknown, ranks=ranks, _alignment=last)
+        between = "\n" if self.responds else ""
+        return Continuation(
+            *told, look, gates, between=between, unknown=prompt.unknown, ranks=ranks, _alignment=last
+        )
 
     def _speaker(self, prompt: Prompt) -> Callable[[list[int]], str]:
         """What tokens add to the prompt, a space between two words included unless the prompt ends with one."""
         decode, mute = self.tokenizer.decode, self.tokenizer.silent | {self.tokenizer.special.unknown}
         last = list(islice((i for i in reversed(prompt.ids) if i not in mute), 1))
-        before, is_spaced = decode(last), prompt.text[-1:].isspace()
+        before, is_spaced = decode(last), prompt.text[-1:].isspace() or self.responds
 
         def speak(tokens: list[int]) -> str:
             both = "" if is_spaced else decode([*last, *tokens])

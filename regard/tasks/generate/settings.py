@@ -5,13 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from regard.base.fields import setting
+from regard.data.text.documents import READERS
 from regard.tasks.shared.text_files import TextFiles
+
+PAIRS = "pairs"
 
 
 @dataclass(frozen=True)
 class TextSettings(TextFiles):
     """A recipe's [data]."""
 
+    # what is one document of plain text: a file, a line, what stands between blank lines, or under a "= heading =";
+    # pairs: each line is a prompt, a tab and a response, of which only the response is learned
+    documents: str = setting("file", choices=(*READERS, PAIRS))
+    prompt: str = (
+        ""  # documents = pairs: the column of the prompt: its name in CSV, JSONL, parquet, its number in TSV
+    )
+    response: str = ""  # documents = pairs: the column of the response
     # share of train, from its end, that is held out to validate on
     valid_fraction: float = setting(0.1, above=0, below=1)
     separate_documents: bool = False  # attention does not cross documents in a window; false: as in GPT-2
@@ -24,3 +34,8 @@ class TextSettings(TextFiles):
     def needs_valid(self) -> bool:
         """The end of the tokens is held out."""
         return False
+
+    @property
+    def in_pairs(self) -> bool:
+        """Are documents pairs of prompt and response?"""
+        return self.documents == PAIRS

@@ -2,7 +2,8 @@
 
 Words are separated by spaces and punctuation: "isn't it (42)?" has the words isn't, it, (, 42, ) and ?. An
 apostrophe belongs to its word. Scripts without spaces, such as Chinese, are split as the tokenizer splits them.
-Special tokens and line breaks stand alone. Models of characters or whole words are shown as they are."""
+Special tokens and line breaks stand alone. Models of characters or whole words are shown as they are, but a space
+that is a token beside whole words belongs to the word after it."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def words_of(tokenizer: AnyTokenizer, ids: Sequence[int]) -> Words:
     ids = [int(i) for i in ids]
     names = tokenizer.tokens(ids)
     if isinstance(tokenizer, Tokenizer) and isinstance(tokenizer.inner.model, models.WordLevel):
-        return Words(names, range(len(ids)))
+        return _whole_words(names, [name == " " for name in names], [i in tokenizer.silent for i in ids])
     alone = tokenizer.silent | {tokenizer.special.unknown}
     places = tokenizer.word_of(ids)  # words between spaces
     starts: list[int] = []
@@ -45,6 +46,17 @@ def words_of(tokenizer: AnyTokenizer, ids: Sequence[int]) -> Words:
         labels.append(said.strip() or "".join(names[first:end]))  # a line break as the tokenizer names it
         numbers += [number] * (end - first)
     return Words(labels, numbers)
+
+
+def _whole_words(names: Sequence[str], spaces: Sequence[bool], silent: Sequence[bool]) -> Words:
+    """Of a model of whole words, or of characters. Among words, a space of its own, as before a full stop
+    that has one, belongs to the word after it; among characters it is one."""
+    if all(len(name) == 1 or special for name, special in zip(names, silent, strict=True)):
+        return Words(names, range(len(names)))
+    joined = [at > 0 and spaces[at - 1] and not (spaces[at] or silent[at]) for at in range(len(names))]
+    numbers = np.cumsum([not part for part in joined]) - 1
+    last = [at for at in range(len(names)) if at + 1 == len(names) or not joined[at + 1]]
+    return Words([names[at] for at in last], numbers.tolist())
 
 
 def _characters(tokenizer: AnyTokenizer, ids: list[int], at: int, alone: set[int]) -> tuple[str | None, int]:

@@ -22,6 +22,8 @@ from regard.tasks.core.input_files import InputColumns
 from regard.tasks.core.options import TRANSLATE
 from regard.tasks.core.results import Answer, Tick, no_tick
 from regard.tasks.core.settings import Job
+from regard.tasks.shared.stepping import Beginning
+from regard.tasks.shared.writing import Writing
 from regard.tasks.shared.writing_desk import WritingDesk
 from regard.tasks.translate.evaluate import compare, evaluate, plot
 from regard.tasks.translate.prepare import TestPairs, prepare, survey, test_pairs
@@ -88,7 +90,15 @@ class TranslateDesk(WritingDesk[PairSettings, Translator, TestPairs]):
             run.check_looks()
         named = options.get("dictionary")
         words = dict(read_pairs(named)) if isinstance(named, str | Path) else named
-        return {**super().settled(run, options), "dictionary": words}
+        return {**super().settled(run, options), "dictionary": words, "towards": run.towards(options.get("to"))}
+
+    def writing(self, run: Translator, item: Source, options: Options) -> Writing | None:
+        towards: Translator = options["towards"]
+        return towards.writing(item, options["decoding"])
+
+    def beginning(self, run: Translator, item: Source, prefix: list[int], options: Options) -> Beginning:
+        towards: Translator = options["towards"]
+        return towards.beginning(item, prefix, options["decoding"])
 
     def written(
         self, run: Translator, answer: Answer, output: Path | None, options: Options, as_json: bool
@@ -121,4 +131,5 @@ class TranslateDesk(WritingDesk[PairSettings, Translator, TestPairs]):
         tick: Tick = no_tick,
         stream: Stream | None = None,
     ) -> Iterator[Translation]:
-        return run.answers(inputs, options["decoding"], dictionary=options.get("dictionary"), tick=tick)
+        towards: Translator = options["towards"]
+        return towards.answers(inputs, options["decoding"], dictionary=options.get("dictionary"), tick=tick)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +18,17 @@ from regard.base.fields import file_names
 from regard.data.artifacts import Artifacts
 from regard.data.batches.batch import Filter, PairData, Rows
 from regard.data.batches.blocks import BlockData, gather
+from regard.data.batches.few_shapes import FewShapes
 from regard.data.shards.reading import ShardRows, taken
 from regard.data.shards.sharded_data import ShardedRows
+from regard.data.text.special_tokens import TAG, Special
 from regard.data.text.tokenizer import Tokenizer
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, DataError, RecipeError
+from regard.learn.auto import captures
 from regard.learn.progress import counted, say
 from regard.metrics.bleu import MEASURES, tells
+from regard.metrics.rouge import ROUGE
 from regard.models.protocols import Model
 from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import BLOCKS, Job
@@ -40,9 +45,28 @@ class TestPairs:
 
     ids: PairData
     examples: list[Example]
+    tags: Sequence[str] = ()  # of the examples' targets; (): the run has none
+    measures: tuple[str, ...] = MEASURES  # that answers are judged by
+
+    @classmethod
+    def of(
+        cls, ids: PairData, examples: list[Example], translator: Translator, settings: PairSettings
+    ) -> TestPairs:
+        """Where the run has tags, each reference begins with one."""
+        measures = ROUGE if settings.metrics == "rouge" else MEASURES
+        if not translator.tags:
+            return cls(ids, examples, (), measures)
+        tags = [without_tag(references[0])[0] for _, references in examples]
+        plain = [
+            (source, tuple(without_tag(reference)[1] for reference in references))
+            for source, references in examples
+        ]
+        return cls(ids, plain, tags, measures)
 
     def tells(self, metric: str) -> bool:
-        """Whether a metric says anything here: BLEU of targets of one word does not."""
+        """Whether a metric is asked for and says anything here: BLEU of targets of one word does not."""
+        if metric in (*MEASURES, *ROUGE) and metric not in self.measures:
+            return False
         return self._tells.get(metric, True)
 
     @cached_property
@@ -58,17 +82,26 @@ def survey(job: Job[PairSettings], start: Artifacts | None) -> Artifacts:
     # Two vocabularies have one place for each special token only where that does not depend on their size.
     numbering = job.numbering if tokens.joint else "regard"
 
-    def learn(texts: Iterable[str]) -> Tokenizer:
-        return tokens.learn(texts, numbering)
+    tagged = bool(job.data.target_tag)
+    tags = sorted({without_tag(target)[0] for _, target in job.data.pairs("train")}) if tagged else []
+
+    def learn(texts: Iterable[str], tags: Sequence[str] = ()) -> Tokenizer:
+        return tokens.learn(texts, numbering, tags)
+
+    def pairs(name: str) -> Iterator[Pair]:
+        read = counted(job.data.pairs("train"), f"pairs read for the {name}vocabulary")
+        return ((source, without_tag(target)[1]) for source, target in read) if tagged else read
 
     if tokens.joint:
-        pairs = counted(job.data.pairs("train"), "pairs read for the vocabulary")
-        return Artifacts(learn(chain.from_iterable(pairs)))
-    target, source = (
-        learn(pair[side] for pair in counted(job.data.pairs("train"), f"pairs read for the {name} vocabulary"))
-        for side, name in ((1, "target"), (0, "source"))
-    )
-    return Artifacts(target, source)
+        return Artifacts(learn(chain.from_iterable(pairs("")), tags))
+    target = learn((target for _, target in pairs("target ")), tags)
+    return Artifacts(target, learn(source for source, _ in pairs("source ")))
+
+
+def without_tag(target: str) -> tuple[str, str]:
+    """The tag that a target of the settings begins with ("": none), and the text."""
+    found = TAG.match(target)
+    return (found[1], target[found.end() :]) if found else ("", target)
 
 
 def prepare(
@@ -77,8 +110,16 @@ def prepare(
     decode = Decoding(max_length=job.decode.max_length)  # validated greedily, which takes the least time
     translator = Translator(model, artifacts.text, decode, source_tokenizer=artifacts.source_tokenizer)
     examples = valid_examples(job.data, translator)
+    data: Any
     data, valid = build_data(job, translator, examples, out)
-    test = TestPairs(valid, examples[: job.data.eval_pairs])
+    if captures(job.train):
+        data = FewShapes(data, job.data.batch_tokens, translator.tokenizer.special)
+    test = TestPairs.of(valid, examples[: job.data.eval_pairs], translator, job.data)
+    if job.train.best_by in (*MEASURES, *ROUGE) and job.train.best_by not in test.measures:
+        raise RecipeError(
+            f"[train]: best_by is {job.train.best_by}, and answers are judged by {', '.join(test.measures)} "
+            f"(data.metrics = {job.data.metrics!r}); set one of them"
+        )
     if not test.tells(job.train.best_by):
         raise RecipeError(
             f"[train]: best_by is {job.train.best_by}, which is about 0 whatever the answers, as hardly any target "
@@ -99,7 +140,7 @@ def test_pairs(settings: PairSettings, translator: Translator) -> TestPairs:
             raise DataError(
                 f"{', '.join(settings.test_files) or 'the test pairs'}, pair {place + 1}: {error}"
             ) from None
-    return TestPairs(ids, examples)
+    return TestPairs.of(ids, examples, translator, settings)
 
 
 def valid_examples(settings: PairSettings, translator: Translator) -> list[Example]:
@@ -147,7 +188,7 @@ def read_data(job: Job[PairSettings], translator: Translator, out: Path) -> Pair
         budget=settings.memory_mib << 20,
         batch_tokens=settings.batch_tokens,
         seed=job.train.seed,
-        special=translator.tokenizer.special,
+        special=special_of(translator),
     )
     if dropped := chosen.report():
         say(dropped)
@@ -208,13 +249,23 @@ def check_lengths(settings: PairSettings, train: int, valid: int, most: int, out
 def encode(pairs: Iterable[Pair], translator: Translator) -> Iterator[tuple[list[int], list[int]]]:
     def work(part: list[Pair]) -> Iterable[tuple[list[int], list[int]]]:
         sources = translator.source_tokenizer.encode_batch([source for source, _ in part])
-        targets = translator.tokenizer.encode_batch([target for _, target in part])
-        return zip(sources, targets, strict=True)
+        if not translator.tags:
+            return zip(sources, translator.tokenizer.encode_batch([target for _, target in part]), strict=True)
+        tags, texts = zip(*(without_tag(target) for _, target in part), strict=True)
+        starts = [translator.tag(tag) for tag in tags]
+        targets = translator.tokenizer.encode_batch(list(texts))
+        return ((source, [start, *ids]) for source, start, ids in zip(sources, starts, targets, strict=True))
 
     return in_parts(pairs, PART, work)
 
 
 def pair_data(pairs: Iterable[Pair], translator: Translator, batch_tokens: int) -> PairData:
     sources, targets = zip(*encode(pairs, translator), strict=True)
-    special = translator.tokenizer.special
+    special = special_of(translator)
     return PairData(sources, targets, batch_tokens=batch_tokens, seed=0, special=special)
+
+
+def special_of(translator: Translator) -> Special:
+    """Where the run has tags, each target brings the token that it begins with."""
+    special = translator.tokenizer.special
+    return replace(special, start=-1) if translator.tags else special

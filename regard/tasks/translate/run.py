@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack, overload
@@ -14,6 +15,7 @@ from regard.attention import Trace, trace
 from regard.base.divided import each
 from regard.data.artifacts import AnyTokenizer
 from regard.data.batches.batch import pad
+from regard.data.text.tokenizer import Tokenizer
 from regard.decode.coverage import rerank
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.rules import Target
@@ -63,11 +65,31 @@ class Translator(WritingRun):
         self.tokenizer, self.decode = tokenizer, decode or Decoding()
         self.source_tokenizer = source_tokenizer or tokenizer
         self.site, self.head = site, head  # whose weights align; "" and None: as the model says
+        self.tags: dict[str, int] = getattr(tokenizer, "tags", {})  # the kinds of targets, and their tokens
+        self.target_tag = ""  # the kind that is written
+
+    def towards(self, to: str | None) -> Translator:
+        """The same translator, whose answers begin with this tag's token; None or "": this one."""
+        if not to:
+            return self
+        self.tag(to)
+        assert isinstance(self.tokenizer, Tokenizer)
+        tagged = copy(self)
+        tagged.target_tag, tagged.tokenizer = to, self.tokenizer.beginning_with(to)
+        return tagged
+
+    def tag(self, to: str) -> int:
+        """The token of a tag; BadInput if this run has no such."""
+        if not self.tags:
+            raise BadInput(f"this run has one kind of target and takes no tag, got {to!r}; leave to (--to) out")
+        if to not in self.tags:
+            raise BadInput(f"this run has no target tag {to!r}; there are {', '.join(self.tags)}")
+        return self.tags[to]
 
     @property
     def max_source(self) -> int:
         """The most tokens a source may have, the end token included."""
-        return self.model.config.max_positions
+        return self.model.max_source_positions
 
     @property
     def at_once(self) -> int:
@@ -79,6 +101,7 @@ class Translator(WritingRun):
         text: str,
         decode: Decoding | None = None,
         *,
+        to: str | None = None,
         dictionary: Mapping[str, str] | None = None,
         **options: Unpack[TranslateOptions],
     ) -> Translation: ...
@@ -88,6 +111,7 @@ class Translator(WritingRun):
         text: list[str],
         decode: Decoding | None = None,
         *,
+        to: str | None = None,
         dictionary: Mapping[str, str] | None = None,
         **options: Unpack[TranslateOptions],
     ) -> list[Translation]: ...
@@ -97,6 +121,7 @@ class Translator(WritingRun):
         text: str | list[str],
         decode: Decoding | None = None,
         *,
+        to: str | None = None,
         dictionary: Mapping[str, str] | None = None,
         **options: Unpack[TranslateOptions],
     ) -> Translation | list[Translation]:
@@ -104,12 +129,13 @@ class Translator(WritingRun):
         option that is not given is as `decode` says, else as the run's recipe says.
 
         `beam` hypotheses are kept (1 is greedy), `n_best` answers given; a `temperature` above 0 samples. With a
-        `dictionary`, an unknown word becomes the entry for the source word most looked at, or that word itself."""
-        settings = self.decoding(options, decode)
+        `dictionary`, an unknown word becomes the entry for the source word most looked at, or that word itself.
+        `to`: of a run with several kinds of targets, as languages, which is written."""
+        settings, run = self.decoding(options, decode), self.towards(to)
         if isinstance(text, str):
-            return next(self.answers([self.read(text)], settings, dictionary=dictionary))
+            return next(run.answers([self.read(text)], settings, dictionary=dictionary))
         check_many(text, "text")
-        return list(self.answers(read_all(text, self.read, "texts"), settings, dictionary=dictionary))
+        return list(run.answers(read_all(text, self.read, "texts"), settings, dictionary=dictionary))
 
     @checks_keywords
     def evaluate(self, data: Data | None = None, *, columns: str = "", beam: int | None = None) -> Evaluation:
@@ -144,10 +170,18 @@ class Translator(WritingRun):
 
     def _check(self, decode: Decoding) -> None:
         """BadInput where no answer can be searched for with these settings."""
+        self._check_tag()
         most = self.model.max_target_positions
         check_search(decode, most if decode.max_length else min(most, 2 * self.max_source + 20), "a translation")
         if decode.coverage or decode.replace_unknown:
             self.check_looks()
+
+    def _check_tag(self) -> None:
+        """BadInput where a run with several kinds of targets is not told which to write."""
+        if self.tags and not self.target_tag:
+            raise BadInput(
+                f"this run writes {' or '.join(self.tags)}; say which: to={next(iter(self.tags))!r} (--to)"
+            )
 
     def check_looks(self) -> None:
         """NoAttention where the model has none."""
@@ -204,7 +238,7 @@ class Translator(WritingRun):
 
     def _target(self, limits: int | Tensor) -> Target:
         special = self.tokenizer.special
-        return Target(special.start, special.end, limits, never=never_written(special))
+        return Target(special.start, special.end, limits, never=never_written(special, self.tags.values()))
 
     def _passage(self, source: Source, decode: Decoding) -> Passage:
         return Passage(source.ids, decode, self._target(self._limit(source.ids, decode)))
@@ -231,7 +265,7 @@ class Translator(WritingRun):
 
     def _search(self, sources: list[list[int]], decode: Decoding) -> list[list[Hypothesis]]:
         source, mask = self.collate(sources)
-        target = self._target(torch.tensor([self._limit(ids, decode) for ids in sources], device=source.device))
+        target = self._target(torch.tensor([self._limit(ids, decode) for ids in sources]))
         if not (decode.coverage and decode.is_beam):
             return search(self.model, source, mask, decode, target)
         all_beams = replace(decode, n_best=decode.beam)  # the coverage penalty needs answers to choose from
@@ -353,15 +387,18 @@ class Translator(WritingRun):
         window = self.model.config.window
         return Map(weights[0].numpy(), rows, columns, title, centres=centres[0].numpy(), window=window)
 
-    def align(self, pairs: Iterable[tuple[str, str]], *, batch: int | None = None) -> Iterator[Links]:
+    def align(
+        self, pairs: Iterable[tuple[str, str]], *, to: str | None = None, batch: int | None = None
+    ) -> Iterator[Links]:
         """Word alignments of given translations: for each target word the source word it looked at most. What the
         model does not know of them is said at the end, on stderr."""
-        return self.links(in_parts(pairs, check_batch(batch, self.model)), each)
+        return self.towards(to).links(in_parts(pairs, check_batch(batch, self.model)), each)
 
     def links(
         self, parts: Iterable[list[tuple[str, str]]], divide: Callable[..., Iterator[Any]]
     ) -> Iterator[Links]:
         """As `align`, of pairs that are aligned together; `divide`: a function of `base.divided`."""
+        self._check_tag()
         unread = Unread("pairs")
         for links, unknown in divide(parts, self._align):
             unread.add_unknown(unknown)

@@ -11,7 +11,8 @@ from pathlib import Path
 from regard.base.fields import setting
 from regard.base.files import find_aligned
 from regard.data.made.pairs import MADE
-from regard.data.text.pairs import read_pairs, read_references
+from regard.data.text.pairs import read_pairs, read_references, read_tagged
+from regard.data.text.special_tokens import tag_token
 from regard.errors import DataError
 from regard.tasks.core.splits import MadeSplits
 from regard.tasks.shared.kept_tokens import KeptTokens
@@ -33,11 +34,16 @@ class PairSettings(MadeSplits[list[Pair]], KeptTokens):
     distance: int = setting(10, at_least=2)  # of the generated set `recall`: steps from the letter to the question
     source: str = ""  # the column of the source: its name in CSV, JSONL and parquet, its number in TSV
     target: str = ""  # the column of the target
+    # several kinds of targets, as languages: the column that says which (its number in a TSV); of aligned files,
+    # where the target's word in the braces says it, any name
+    target_tag: str = ""
     drop_longer: int = setting(0, at_least=0)  # drop training pairs with more tokens on a side; 0: keep all
     # drop training pairs of which one side is so many times as long as the other
     max_ratio: float = setting(0.0, at_least=1, or_zero="keep all")
     # MiB of training pairs held in memory; more are shuffled in blocks on disk
     memory_mib: int = setting(2048, at_least=1)
+    # what answers are judged by, beside exact match and perplexity: bleu (BLEU and chrF), or rouge (of summaries)
+    metrics: str = setting("bleu", choices=("bleu", "rouge"))
     eval_pairs: int = setting(200, at_least=1)  # validation pairs that are also translated at each validation
     batch_tokens: int = setting(4096, at_least=1)  # size of a batch in tokens of its longer side, padding included
 
@@ -61,6 +67,8 @@ class PairSettings(MadeSplits[list[Pair]], KeptTokens):
         if self.made or self.source_of(split) == "train":
             return [(source, (target,)) for source, target in self.pairs(split)]
         files = self.files_of(split)
+        if self.target_tag:
+            return [(source, (target,)) for source, target in self._read(split)]
         rows = (row for file in files for row in read_references(file, source=self.source, target=self.target))
         return [(source, tuple(references)) for source, *references in rows]
 
@@ -84,8 +92,18 @@ class PairSettings(MadeSplits[list[Pair]], KeptTokens):
         return frozenset(_lowest(chosen))
 
     def _read(self, split: str) -> Iterator[Pair]:
+        """With a tag, a target begins with the tag's token."""
         for file in self.files_of(split):
-            yield from read_pairs(file, source=self.source, target=self.target)
+            if not self.target_tag:
+                yield from read_pairs(file, source=self.source, target=self.target)
+                continue
+            rows = read_tagged(file, source=self.source, target=self.target, tag=self.target_tag)
+            yield from ((source, tag_token(tag) + target) for source, target, tag in rows)
+
+    @property
+    def keeps_tokens(self) -> bool:
+        """Targets with tags are not kept."""
+        return not self.target_tag and super().keeps_tokens
 
 
 def _lowest(ranks: dict[str, int]) -> dict[str, int]:

@@ -52,6 +52,7 @@ def test_requests_drawn_from_the_description(listening: Listening) -> None:
     config = schemathesis.Config.from_dict(CONFIG)
     schema = schemathesis.openapi.from_url(f"{listening.address}/openapi.json", config=config)
     seen = []
+    schema = schema.exclude(path_regex=r"^/api/gallery/\{")  # examples that train would be made; see test_learn.py
     for found in schema.get_all_operations():
         operation = found.ok()
         modes = [schemathesis.GenerationMode.POSITIVE]

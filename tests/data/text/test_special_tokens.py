@@ -25,12 +25,14 @@ def test_each_numbering_has_its_special_tokens_where_they_belong(kind, numbering
         "marian": {0: "</s>", 1: "<unk>", last: "<pad>"},
         "gpt2": {0: "<|endoftext|>"} | ({} if kind == "bpe" else {1: "<unk>"}),
         "bert": {0: "[PAD]", 1: "[UNK]", 2: "[CLS]", 3: "[SEP]", 4: "[MASK]"},
+        "<eos>": {0: "<pad>", 1: "<eos>", 2: "<unk>"},
     }[numbering]
     wanted = {
         "regard": REGARD,
         "marian": Special(last, last, 0, 1),
         "gpt2": Special(0, 0, 0, 1),
         "bert": Special(0, 2, 3, 1, 4),
+        "<eos>": Special(0, 1, 1, 2),
     }[numbering]
     if (kind, numbering) == ("bpe", "gpt2"):
         wanted = Special(0, 0, 0, -1)
@@ -48,10 +50,10 @@ def test_each_numbering_has_its_special_tokens_where_they_belong(kind, numbering
 
 @pytest.mark.parametrize("kind", ["character", "word", "bpe"])
 def test_layouts_differ_in_numbers_alone(kind):
-    regard, marian, gpt2 = (Tokenizer.train(TEXTS, kind=kind, numbering=numbering) for numbering in ANY)
+    regard, marian, gpt2, eos = (Tokenizer.train(TEXTS, kind=kind, numbering=numbering) for numbering in ANY)
     text = "The cat, the <s> sat </s> <|endoftext|> on ßx"
-    labels = [one.tokens(one.encode(text)) for one in (regard, marian, gpt2)]
-    assert labels[0] == labels[1] == labels[2]
+    labels = [one.tokens(one.encode(text)) for one in (regard, marian, gpt2, eos)]
+    assert labels[0] == labels[1] == labels[2] == labels[3]
     shift = regard.encode("cat")[0] - marian.encode("cat")[0]
     assert shift == 2  # <s> is not there, <pad> is at the end
 

@@ -481,7 +481,7 @@ def test_load_refuses_what_is_no_tokenizer(tmp_path):
         (
             ["a"],
             {"kind": "word", "numbering": "elmo"},
-            "numbering must be one of regard, marian, gpt2, bert, got 'elmo'",
+            "numbering must be one of regard, marian, gpt2, bert, <eos>, got 'elmo'",
         ),
         (
             ["a"],

@@ -80,10 +80,10 @@ def test_line_breaks_and_special_tokens_stand_alone(bytes_bpe: Tokenizer, wordpi
     assert words_of(wordpiece, row).labels == ["[CLS]", "unable", "[MASK]", "[SEP]"]
 
 
-def test_characters_and_whole_words_stay_as_they_are() -> None:
-    for kind in ("character", "word"):
+def test_characters_stay_as_they_are_and_whole_words_too() -> None:
+    for kind, text in (("character", "the fox, quickly"), ("word", "the fox isn't unable")):
         tokenizer = Tokenizer.train(TEXTS, kind=kind)
-        ids = tokenizer.encode("the fox, quickly")
+        ids = tokenizer.encode(text)
         found = words_of(tokenizer, ids)
         assert list(found.labels) == tokenizer.tokens(ids)
         assert list(found.numbers) == list(range(len(ids)))
@@ -111,3 +111,13 @@ def test_a_language_model_hides_the_future() -> None:
     assert found.mask.sum(1).tolist() == list(
         range(len(found.columns) - len(found.rows) + 1, len(found.columns) + 1)
     )
+
+
+def test_a_space_before_a_full_stop_is_no_word() -> None:
+    """A model of whole words has it as a token of its own. Among characters a space is one of them."""
+    whole = Tokenizer.train(["the run .", "a cat ."], kind="word", size=30)
+    words = words_of(whole, whole.encode("the run ."))
+    assert words.labels == ["the", "run", "."]
+    assert list(words.numbers) == [0, 1, 2, 2]
+    characters = Tokenizer.train(["the run ."], kind="character")
+    assert words_of(characters, characters.encode("n .")).labels == ["n", " ", "."]

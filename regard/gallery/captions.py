@@ -1,0 +1,67 @@
+r"""Captions, word by word
+
+A captioner looks at an image anew for every word it writes: at `red` and `circle` it looks at the circle, at
+`above` between two shapes. Its memory is a grid of places in the image, and the decoder's state asks it, as
+in a translator. A gate $\beta$ says how much of what was read counts for this word.
+
+$$c_t = \beta_t \sum_i a_{ti} v_i, \quad \beta_t = \sigma(w \cdot s_t)$$
+
+The model shown here comes with the package; it was trained on generated scenes of coloured shapes.
+
+Try: Move `number` to other scenes. Which words have the smallest gate?
+
+In the package: The systems `show_attend_tell` (soft and hard) and `show_and_tell` (no attention); `regard
+caption scenes drawing.png --show looks.html`; `results/captions.md`, also for photographs (Flickr8k), whose
+licence does not let us give them here."""
+
+from __future__ import annotations
+
+import regard
+from regard.attention import Hard
+from regard.data.made.scenes import scenes
+from regard.metrics.captions import cider
+from regard.show import Entry, Looks, Sheet
+
+SLIDERS = {"number": (0, 29)}
+COLOURS = ["red", "blue", "green", "yellow", "white"]
+
+
+def word_by_word(number: int = 10) -> Looks:
+    """A panel for each word: bright places are those it looked at; the number is the gate. Look at the nouns:
+    the light lies on the shape they name. Words such as `a` look anywhere, and their gates are smaller."""
+    return regard.load("scenes").caption(scenes("test", 30).images.read(number)).attention
+
+
+def soft_and_hard(number: int = 10) -> Looks:
+    """The same model looking softly, and looking hard: one place for each word and nothing else. This one was
+    trained softly; a model can also be trained to look hard, by rewarding good places (`weigh = "hard"`)."""
+    image = scenes("test", 30).images.read(number)
+    soft, hard = regard.load("scenes"), regard.load("scenes")
+    for part in hard.model.modules():
+        if hasattr(part, "weigh"):
+            part.weigh = Hard().eval()
+    return Looks.together({"soft": soft.caption(image).attention, "hard": hard.caption(image).attention})
+
+
+def graded(number: int = 10) -> Sheet:
+    """How good is a caption? People grade it right, with minor errors, related, or unrelated. CIDEr counts
+    which words and phrases it shares with captions that people wrote, and the rare ones count most. Four
+    captions of one scene: the model's own, the same with another colour, that of another scene with the same
+    shape, and one about something else. Look at the score below each: it falls in this order."""
+    made = scenes("test", 30)
+    image, wanted = made.images.read(number), made.captions[number]
+    own = regard.load("scenes").caption(image).text
+    colour = next(word for word in own.split() if word in COLOURS)
+    other = next(name for name in COLOURS if name not in own)
+    elsewhere = [each[0] for each in made.captions if each != wanted]
+    related = next((text for text in elsewhere if own.split()[2] in text.split()), elsewhere[0])
+    answers = [own, own.replace(colour, other, 1), related, "two dogs in the snow"]
+    # What is rare is counted over all scenes.
+    _, scores = cider([*answers, *(each[0] for each in made.captions)], [wanted] * 4 + list(made.captions))
+    grades = ("right", "minor errors", "related", "unrelated")
+    return Sheet(
+        [
+            Entry(image, text, list(wanted), score, grade)
+            for text, score, grade in zip(answers, scores, grades, strict=False)
+        ]
+    )

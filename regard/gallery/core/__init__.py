@@ -1,0 +1,1 @@
+"""From an example's file to its page and its notebook."""

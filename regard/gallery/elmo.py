@@ -1,0 +1,111 @@
+r"""One word, two sentences, two vectors
+
+A table of word vectors has one vector for `bank`. A reader of the whole sentence can have two: one beside the
+river, one with the money. ELMo reads by letters, with a language model in each direction, and gives every
+word the states of all its layers.
+
+$$ELMo_k = \gamma \sum_j softmax(s)_j\, h_{kj}$$
+
+Each task mixes the layers with weights of its own, $s$. A very small ELMo is trained now on six sentences
+about banks; a real one reads millions.
+
+Try: Ask for "he owes the bank some money" in *Two vectors*. Which of the two is it near?
+
+In the package: The system `elmo`; `regard train elmo-text`, `regard embed`, `run.neighbours(...)`; the
+published networks open too."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+import regard
+from regard.show import Table
+
+MONEY = ["people ask the bank for money", "she asked the bank for a loan", "he owes the bank some money"]
+RIVER = [
+    "boats lie at the bank of the river",
+    "trees grow on the bank of a stream",
+    "we sat on the bank by the river",
+]
+STEPS = 300
+FOLDER = TemporaryDirectory()  # for the trained models
+
+
+@cache
+def language_model() -> regard.Reader:
+    """Letters to words, then two LSTM layers in each direction, trained to tell the next word and the word
+    before."""
+    draw = random.Random(0)
+    lines = [draw.choice(MONEY + RIVER) for _ in range(400)]
+    recipe = {
+        "data": {"train": "", "documents": "line", "batch_tokens": 512},
+        "tokens": {"kind": "word", "size": 100},
+        "model": {
+            "name": "elmo",
+            "widths": [1, 2, 3],
+            "filters": [8, 8, 16],
+            "dim": 32,
+            "cell": 64,
+            "dropout": 0.0,
+        },
+        "train": {"steps": STEPS, "eval_every": STEPS, "learning_rate": 1e-2, "schedule": "cosine"},
+    }
+    out = f"{FOLDER.name}/language"
+    return regard.train(recipe, out=out, data={"train": lines, "valid": lines[:40]}, overwrite=True)
+
+
+def bank_in(sentence: str, layer: int) -> np.ndarray:
+    """The vector of `bank` in a sentence, of length 1."""
+    found = language_model().embed_tokens(sentence, layer=layer)
+    vector = found.vectors[found.tokens.index("bank")]
+    return vector / np.linalg.norm(vector)
+
+
+def two_vectors(text: str = "people ask the bank for money") -> Table:
+    """How near `bank` of this sentence is to `bank` of others, as a cosine: 1 is the same. Layer 0 knows the
+    letters alone, so all banks are the same there. In the layers above, a bank with money is nearer to
+    another with money than to that of the river."""
+    if "bank" not in text.split():
+        text = f"{text} bank"
+    rows = []
+    for layer, name in enumerate(("0, letters", "1", "2")):
+        here = bank_in(text, layer)
+        row = {"layer": name, "she asked the bank for a loan": float(here @ bank_in(MONEY[1], layer))}
+        rows.append(row | {"boats lie at the bank of the river": float(here @ bank_in(RIVER[0], layer))})
+    return Table(rows, digits=2)
+
+
+@cache
+def classifier(labels: str) -> regard.TextReader:
+    """A task that reads the mix of the layers: which bank it is ("sense"), or whether the sentence has the
+    word "the" twice ("word")."""
+    texts = MONEY + RIVER
+    names = {"sense": [text in MONEY for text in texts], "word": [text.split().count("the") > 1 for text in texts]}
+    rows = [(text, str(name)) for text, name in zip(texts, names[labels], strict=True)] * 20
+    recipe = {
+        "data": {"train": "", "batch_tokens": 512},
+        "tokens": {"kind": "word", "size": 100},
+        "model": {"name": "elmo", "head": "classify", "widths": [1, 2, 3], "filters": [8, 8, 16], "dim": 32,
+                  "cell": 64,
+                  "word_dim": 0, "reader": 8, "dropout": 0.0},
+        "train": {"steps": STEPS, "eval_every": STEPS, "learning_rate": 2e-2},
+    }  # fmt: skip
+    language_model()
+    data = {"train": rows, "valid": rows[:6]}
+    start, out = f"{FOLDER.name}/language", f"{FOLDER.name}/{labels}"
+    return regard.train(recipe, out=out, start=start, data=data, overwrite=True)
+
+
+def weights_of_the_layers() -> Table:
+    """The weights that two tasks give the layers, after training: softmax of $s$. They begin equal, at 0.33,
+    and each task moves them its own way."""
+    rows = []
+    for task in ("sense", "word"):
+        run = classifier(task)
+        weights = run.model.mix.weights.tolist()
+        rows.append({"task": task, **{f"layer {layer}": weight for layer, weight in enumerate(weights)}})
+    return Table(rows)

@@ -1,0 +1,46 @@
+r"""Learning from one example
+
+Five signs you have never seen, one example of each; then another drawing of one of them. People can do this,
+and so can a network that has learned how to compare: SNAIL reads the examples with their names as a sequence,
+and the new drawing at its end looks back at them.
+
+$$p(class) \leftarrow \sum_{i < t} a_{ti} v_i, \quad a_t = softmax(q_t \cdot k_i / \sqrt{d})$$
+
+Nothing is trained here: the weights stay as they are, and all that it learns of the new signs is in what it
+looks at.
+
+Try: Move `query` to the other signs, and `draw` to other alphabets.
+
+In the package: The system `snail`; `regard fewshot omniglot`; `results/snail.md`. The same blocks play
+bandits and MDPs (system `snail_agent`, `regard play`), where a step looks back at what earlier steps
+earned."""
+
+from __future__ import annotations
+
+import regard
+from regard.data.made.glyphs import glyphs
+from regard.show import Examples, Table
+
+SLIDERS = {"query": (0, 4), "draw": (0, 20)}
+NAMES = "abcde"
+
+
+def which_example_it_looked_at(query: int = 2, draw: int = 0) -> Examples:
+    """The drawing on the left is to be named; the others are the examples it may look at. The more weight an
+    example had, the darker its bar. It looks most at the example of its own class."""
+    signs = glyphs("test", 5 + draw, examples=2).pixels[-10:]
+    examples = {name: signs[2 * number] for number, name in enumerate(NAMES)}
+    return regard.load("omniglot").fewshot(signs[2 * query + 1], examples).examples()
+
+
+def how_often() -> Table:
+    """Over 60 drawings of signs it has never seen, five classes with one example each: named right, and by
+    chance."""
+    run, right = regard.load("omniglot"), 0
+    signs = glyphs("test", 60, examples=2).pixels
+    for group in range(12):
+        own = signs[10 * group : 10 * group + 10]
+        examples = {name: own[2 * number] for number, name in enumerate(NAMES)}
+        told = run.fewshot([own[2 * number + 1] for number in range(5)], examples)
+        right += sum(answer.label == name for answer, name in zip(told, NAMES, strict=True))
+    return Table([{"drawings": 60, "named right": right, "by chance": 12}])

@@ -1,0 +1,76 @@
+r"""Look-up, hard to soft
+
+A dictionary takes a key and gives back one value. Attention does the same softly: a *query* is compared with
+every key, the comparisons become weights that sum to 1, and what is read is the weighted sum of all values.
+
+$$a_i = \frac{e^{\beta\, q \cdot k_i}}{\sum_j e^{\beta\, q \cdot k_j}}, \quad read = \sum_i a_i v_i$$
+
+With a large $\beta$ one weight is 1 and all others are 0: a dictionary. With $\beta = 0$ all weights are
+equal: the mean. Everything else lies between the two.
+
+Try: Ask by the prefix "B", by "Carla", by "x", which no name begins with. Which age is read, and whose is it?
+
+In the package: `regard.attention.look` is one look with its weights, `regard.attention.Attend` the module
+that every model here uses; `weigh="hard"` takes one place alone (system `show_attend_tell`), and `pooling`
+classifies texts by the mean or by attention."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn.functional import one_hot
+
+from regard.attention import look
+from regard.data.made.shapes import shapes
+from regard.show import Map, Overlay, Table
+
+PERSONS = {"Anna": 31.0, "Anne": 35.0, "Ben": 62.0, "Bernd": 58.0, "Carla": 24.0}  # names and ages
+SLIDERS = {"number": (0, 4), "beta": (0.0, 10.0)}
+
+
+def by_number(number: int = 2) -> Table:
+    """Ask by number. Each person has a key that is 1 at the own number and 0 elsewhere, and the query is such
+    a key too. Only one product is not 0. Look at the column `weight`: it is 1 for one person, so exactly that
+    age is read."""
+    keys = one_hot(torch.arange(5)).float()[None]  # (1, persons, 5)
+    ages = torch.tensor([list(PERSONS.values())])[..., None]  # (1, persons, 1)
+    seen = look(keys[:, [number]], keys, ages, score="dot", weigh="hard")
+    rows = zip(PERSONS.items(), seen.weights[0, 0].tolist(), strict=True)
+    told = [{"name": name, "age": age, "weight": weight} for (name, age), weight in rows]
+    return Table(told, notes=f"person number {number}: the age read is {seen.read.item():.0f}", digits=1)
+
+
+def by_prefix(prefix: str = "An") -> Table:
+    """Ask by the beginning of a name. The score of a person counts how many letters agree, and weights are
+    its softmax. Two names begin with An, so their weights are the largest and about half of what is read is
+    the age of each: a blend. The other persons keep a little weight, as no score is minus infinity."""
+    agree = [
+        sum(name.lower().startswith(prefix[: end + 1].lower()) for end in range(len(prefix))) for name in PERSONS
+    ]
+    ages = torch.tensor([list(PERSONS.values())])[..., None]
+    scores = 2 * torch.tensor([[agree]]).float()  # (1, 1, persons)
+    seen = look(torch.zeros(1, 1, 1), torch.zeros(1, 5, 1), ages, bias=scores)
+    rows = zip(PERSONS.items(), agree, seen.weights[0, 0].tolist(), strict=True)
+    told = [{"name": n, "age": age, "letters that agree": count, "weight": w} for (n, age), count, w in rows]
+    return Table(told, notes=f"names that begin with {prefix}: the age read is {seen.read.item():.1f}")
+
+
+def from_mean_to_dictionary(beta: float = 3.0) -> Map:
+    """The same query with a growing $\\beta$, over five vectors. In the first row all weights are 0.2,
+    whatever is asked: mean pooling. Further down the nearest key gets more and more, and in the last row it
+    has everything: a dictionary."""
+    keys = torch.tensor([[[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [-0.8, 0.6], [-1.0, 0.0]]])
+    query = torch.tensor([[[0.6, 0.8]]])
+    betas = sorted({0.0, 1.0, 10.0, 100.0, beta})
+    rows = [look(each * query, keys, score="dot").weights[0, 0] for each in betas]
+    return Map(torch.stack(rows), [f"beta={each:g}" for each in betas], list(PERSONS), scale=1)
+
+
+def cropping_and_masking() -> Overlay:
+    """The oldest forms of both, on an image. To crop is to look hard: one place has all the weight, and
+    nothing else of the image is read. To lay a mask over it is to look softly: every place counts, those near
+    the centre most."""
+    image = shapes("test", 6).read(5)
+    down, across = torch.meshgrid(torch.arange(8), torch.arange(8), indexing="ij")
+    soft = (-((down - 3) ** 2 + (across - 3) ** 2) / 6.0).exp()
+    crop = ((down == 3) & (across == 3)).float()
+    return Overlay(image, {"crop": crop.numpy(), "mask": (soft / soft.sum()).numpy()})

@@ -1,0 +1,263 @@
+"""Every example is made, and what its page says is so, in numbers."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from standalone import check_page
+
+from regard.gallery import (
+    GALLERY,
+    bert_input,
+    captions,
+    excitation,
+    fewshot,
+    han,
+    masking,
+    norms,
+    patches,
+    slides,
+    turing,
+)
+from regard.gallery.core import page
+from regard.gallery.core.making import make
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_every_page_stands_alone(name: str, short: Any) -> None:
+    """Made by the functions that are shown; those that train take few steps."""
+    short(name)
+    made = make(name)
+    text = page.page(made)
+    found = check_page(text)
+    assert "nan" not in found.text.split()
+    for step in made.example.steps:
+        assert step.code in found.text
+    assert len(text) < 1_500_000
+
+
+# ---- scores and positions
+
+
+def test_six_scores_and_what_dividing_does(short: Any) -> None:
+    scores = short("scores")
+    rows = {row["score"]: list(row.values())[2:] for row in scores.the_scores().rows}
+    np.testing.assert_allclose(rows["dot"], [2, 3, 0, -2, 0.4], atol=1e-6)
+    np.testing.assert_allclose(rows["scaled_dot"], np.array(rows["dot"]) / 2, atol=1e-6)
+    assert rows["cosine"][0] == pytest.approx(rows["cosine"][4]) == max(rows["cosine"])
+    np.testing.assert_allclose(scores.the_weights().weights.sum(1), 1, rtol=1e-5)
+    lines = scores.largest_weight_by_dimension().series
+    assert max(lines["divided by sqrt(d)"][1]) < 0.4
+    assert lines["undivided"][1][-1] > 0.95
+
+
+def test_positions_in_numbers(short: Any) -> None:
+    positions = short("positions")
+    zero, one = positions.numbers().cells[1:]
+    assert zero[1:] == ["0.0000", "1.0000", "0.0000", "1.0000", "0.0000", "1.0000"]
+    assert one[1:] == ["0.8415", "0.5403", "0.8219", "0.5697", "0.0001", "1.0000"]
+    for shift in (1, 5, 30):
+        rows = [list(row.values())[1:] for row in positions.from_one_position_to_another(shift).rows]
+        for made, wanted in zip(rows[::2], rows[1::2], strict=True):
+            np.testing.assert_allclose(made, wanted, atol=1e-5)
+    low, high = positions.alike_by_distance().spread["dot product"]
+    np.testing.assert_allclose(low, high, atol=1e-4)
+    fractions = positions.two_ideas_that_fail().rows
+    assert {row["fraction of the last"] for row in fractions} == {1.0}
+    assert fractions[0]["step of the fraction"] > 20 * fractions[2]["step of the fraction"]
+    assert fractions[2]["length of number vector"] > 100 * fractions[2]["length of wave vector"]
+    plain, scaled = (row["cosine of their sum and the word"] for row in positions.word_against_position().rows)
+    assert plain < 0.1 < 0.7 < scaled
+
+
+# ---- masks, norms, a table of layers
+
+
+def test_masks() -> None:
+    weights = masking.looking_back().weights
+    assert (weights[np.triu_indices(6, 1)] == 0).all()
+    np.testing.assert_allclose(weights.sum(1), 1, rtol=1e-6)
+    right, late = masking.zeroed_too_late().rows
+    assert right["sum"] == pytest.approx(1)
+    assert late["sum"] < 0.9
+    unmasked, masked = (row["largest change of the words before"] for row in masking.changing_the_future().rows)
+    assert masked == 0 < unmasked
+    panels = masking.padding().panels
+    np.testing.assert_allclose(panels["1 of padding"][..., :6], panels["3 of padding"][..., :6], atol=1e-6)
+    assert max(row["largest difference"] for row in masking.more_padding_same_answer().rows) < 1e-4
+
+
+def test_norms() -> None:
+    layer, batch = norms.layer_norm().rows, norms.batch_norm().rows
+    assert [row["mean of the row"] for row in layer] == pytest.approx([0, 0, 0], abs=1e-4)
+    assert [layer[0][f"f{at}"] for at in range(1, 5)] == pytest.approx(
+        [layer[1][f"f{at}"] for at in range(1, 5)], abs=1e-3
+    )
+    assert list(batch[3].values())[1:] == pytest.approx([0] * 4, abs=1e-4)
+    assert list(batch[4].values())[1:] == pytest.approx([1] * 4, abs=1e-3)
+    lines = {name: line for name, (_, line) in norms.gradient_by_depth().series.items()}
+    assert lines["neither"][5] < -10
+    assert all(min(line) > -3 for name, line in lines.items() if name != "neither")
+
+
+def test_one_table_of_layers(short: Any) -> None:
+    rows = {row["layer"]: row for row in short("bottleneck").one_table_of_layers().rows}
+    assert [row["tokens seen"] for row in rows.values()] == [129, 256, 3, 5]
+    assert rows["self-attention"]["multiplications"] == 4 * 256 * 64**2 + 2 * 256**2 * 64
+    assert rows["recurrent (GRU)"]["steps in a row"] == rows["recurrent (GRU)"]["longest path"] == 256
+    lines = short("bottleneck").gradient_by_distance().series
+    assert lines["GRU"][1][4] < -4
+    assert lines["self-attention"][1][-1] > -2
+
+
+# ---- BERT
+
+
+def test_the_row_of_bert() -> None:
+    rows = bert_input.the_row().rows
+    assert " ".join(row["token"] for row in rows) == "[CLS] my dog is cute [SEP] he likes play ##ing [SEP]"
+    assert "".join(row["segment"] for row in rows) == "AAAAAABBBBB"
+    values = bert_input.three_vectors_each().values
+    token, segment, position, total = (values[:, at : at + 12] for at in (0, 14, 28, 42))
+    np.testing.assert_allclose(token + segment + position, total, atol=1e-6)
+    np.testing.assert_array_equal(token[5], token[10])
+    assert not np.allclose(total[5], total[10])
+    assert len(np.unique(segment, axis=0)) == 2
+
+
+def test_masks_and_next_sentences_are_counted() -> None:
+    percent = {row[""]: row["percent"] for row in bert_input.the_masks_counted().rows}
+    assert percent["chosen"] == pytest.approx(15, abs=1)
+    assert percent["of these [MASK]"] == pytest.approx(80, abs=3)
+    assert percent["another token"] == pytest.approx(10, abs=2)
+    assert percent["left as it was"] == pytest.approx(10, abs=2)
+    assert bert_input.next_sentences_counted().rows[0]["percent"] == pytest.approx(50, abs=6)
+
+
+# ---- the runs that come with the package
+
+
+def test_the_shipped_runs_show_what_their_pages_say(short: Any) -> None:
+    alignment = short("alignment")
+    sentence = alignment.a_sentence()
+    weights = dict(zip(sentence.rows, sentence.weights, strict=True))
+    assert sentence.columns[weights["keys"].argmax()] == "Schlüssel"
+    assert {sentence.columns[at] for at in weights["forgot"].argsort()[-2:]} == {"habe", "vergessen"}
+    date = alignment.a_date()
+    assert "".join(date.rows[:10]) == "1979-05-03"
+    assert date.columns[date.weights[9].argmax()] == "3"
+    assert date.weights[:4, :6].sum(1).max() < 0.1, "the year looks at the end"
+    hard = alignment.hard_against_soft().panels["hard"]
+    np.testing.assert_allclose(np.sort(hard, -1)[..., -1], 1)
+    soft_right, hard_right = (row["exactly right"] for row in alignment.how_often_right().rows)
+    assert 90 < hard_right < soft_right
+
+
+def test_a_sentence_decides() -> None:
+    document = han.words_and_sentences()
+    assert np.argmax(document.sentence_weights) == 2
+    assert document.sentences[2][int(np.argmax(document.weights[2]))].strip() == "lovely"
+    left_out = [row["positive"] for row in han.one_sentence_at_a_time().rows]
+    assert left_out[3] < 50 < min(left_out[:3] + left_out[4:])
+    assert han.over_many_reviews().rows[0]["told right"] >= 196
+
+
+def test_pictures_open_channels_and_a_class_token_looks() -> None:
+    spread = [row["spread over classes"] for row in excitation.how_much_classes_differ().rows]
+    assert spread[-1] > 5 * max(spread[:3])
+    assert patches.what_it_says().rows[0]["percent"] > 90
+    assert patches.the_sentence().rows[3]["size"].startswith("65 ")
+
+
+def test_a_machine_copies_longer_than_it_was_trained() -> None:
+    assert all(row["right bits"] > 99 for row in turing.longer_than_trained().rows)
+
+
+def test_examples_are_looked_at() -> None:
+    for query in range(3):
+        assert fewshot.which_example_it_looked_at(query)
+    row = fewshot.how_often().rows[0]
+    assert row["named right"] > 3 * row["by chance"]
+
+
+def test_captions() -> None:
+    entries = captions.graded().entries
+    assert [entry.grade for entry in entries] == ["right", "minor errors", "related", "unrelated"]
+    scores = [entry.score for entry in entries]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[2] > scores[3] == 0
+
+
+# ---- trained in the example, with few steps here
+
+
+def test_a_shifted_target_and_a_step_at_a_time(short: Any) -> None:
+    transformer = short("transformer")
+    table = {row[""]: list(row.values())[1:] for row in transformer.the_shifted_target().rows}
+    assert table["decoder is given"][1:3] == table["decoder is to say"][:2]
+    assert (transformer.the_mask().weights[np.triu_indices(3, 1)] == 0).all()
+    steps = transformer.one_word_at_a_time().rows
+    assert steps[0]["so far"] == "START"
+    assert all(after["so far"].startswith(before["so far"]) for before, after in pairwise(steps))
+
+
+def test_heads_are_scored_and_cost_nothing(short: Any) -> None:
+    heads = short("heads")
+    assert len({row["weights"] for row in heads.equal_parameters().rows}) == 1
+    words, meant = heads.sentences(50)
+    for row, place in zip(words.tolist(), meant.tolist(), strict=True):
+        text = [heads.WORDS[word] for word in row]
+        about_being = text[-1] in heads.ABOUT_BEINGS
+        assert (text[place] in heads.BEINGS) == about_being
+    for row in heads.heads_scored().rows:
+        assert 0 <= row["the noun meant"] + row["the other noun"] + row["neighbours"] + row["last word"] <= 1.001
+
+
+def test_an_lstmn_looks_at_the_words_before(short: Any) -> None:
+    picture = short("lstmn").looking_back()
+    assert picture.weights.shape == (10, 9)
+    assert (picture.weights[~picture.mask] == 0).all()
+    np.testing.assert_allclose(picture.weights[1:].sum(1), 1, rtol=1e-5)
+    assert len(short("lstmn").ten_lines().rows) == 10
+
+
+def test_letters_alone_know_one_bank(short: Any) -> None:
+    elmo = short("elmo")
+    first = elmo.two_vectors().rows[0]
+    assert list(first.values())[1:] == pytest.approx([1, 1], abs=1e-5)
+    for row in elmo.weights_of_the_layers().rows:
+        assert sum(list(row.values())[1:]) == pytest.approx(1)
+
+
+# ---- slides
+
+
+def test_every_error_has_its_counter_example() -> None:
+    right, wrong = (list(row.values())[1:] for row in slides.the_exponent_of_odd_dimensions().rows)
+    assert max(right) - min(right) < 1e-3 < 1 < max(wrong) - min(wrong)
+    keys, queries = (list(row.values())[1:] for row in slides.the_axis_of_the_softmax().rows)
+    assert keys == pytest.approx([1] * 4)
+    assert max(abs(total - 1) for total in queries) > 0.2
+    rows = slides.the_root_of_what().rows
+    assert [row["by sqrt(d)"] for row in rows] == pytest.approx([1, 1, 1], abs=0.25)
+    assert rows[0]["by sqrt(n)"] > 10 * rows[2]["by sqrt(n)"]
+    largest = [row["largest of eight weights"] for row in slides.multiplied_in_place_of_divided().rows]
+    assert largest[0] < 0.5 < 0.95 < largest[2]
+    output, moved, mean = (row["largest difference"] for row in slides.invariant_or_equivariant().rows)
+    assert max(moved, mean) < 1e-5 < 1 < output
+    assert [row["numbers for one key"] for row in slides.the_additive_score_without_v().rows] == [8, 1]
+    norm = slides.between_0_and_1().rows[0]
+    assert norm["smallest"] < -1 < 2 < norm["largest"]
+    assert norm["share between 0 and 1"] < 0.5
+    assert slides.a_captioner_looks_at_an_image().rows[1]["table"] == "(8, 64)"
+    both, back = (row["change of the words before"] for row in slides.encoder_or_decoder().rows)
+    assert back == 0 < both
+    assert slides.soft_gates().rows[0]["between"] > 0.9
+    value, rounded, cut = (list(row.values())[1:] for row in slides.cut_off_or_rounded().rows)
+    assert [f"{float(text):.4f}" for text in value] == rounded
+    assert rounded[0] == "0.8415" != cut[0] == "0.8414"
+    assert torch.is_grad_enabled()
