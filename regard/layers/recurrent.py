@@ -5,6 +5,8 @@ and update of a GRU. A plain RNN has none."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, Self
 
 import torch
@@ -114,17 +116,26 @@ class Layers(nn.Module):
         """x (N, T, E) -> states (N, T, D), 0 at padding, and the last ones (layers * directions, N, dim)"""
         if torch.compiler.is_exporting():
             return self._scan(x, state, mask)
-        if mask is not None and must_not_sync():
+        if mask is not None and (must_not_sync() or self.draws_apart(x)):
             learning = torch.is_grad_enabled() and self.kind in PADDING_GATES
             return self._read_through(x, mask) if learning else self._read_padded(x, mask)
-        inside = state if state is None or self.kind == "lstm" else state[0]
-        if mask is None:
-            states, last = rnn(x, inside)
-        else:
-            lengths = mask.sum(1).cpu()
-            out, last = rnn(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False), inside)
-            states, _ = pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])
-        return states, last if self.kind == "lstm" else (last,)
+
+        def call(x: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+            inside: Any = (state if self.kind == "lstm" else state[0]) if state else None
+            if mask is None:
+                states, last = rnn(x, inside)
+            else:
+                lengths = mask.sum(1).cpu()
+                out, last = rnn(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False), inside)
+                states, _ = pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])
+            return states, *(last if self.kind == "lstm" else (last,))
+
+        states, *after = without_autocast(call, x, *(state or ()))
+        return states, tuple(after)
+
+    def draws_apart(self, x: Tensor) -> bool:
+        """Whether dropout between the layers must not be cuDNN's, whose random numbers no seed of a step sets."""
+        return x.is_cuda and self.training and self.rnn.dropout > 0 and torch.are_deterministic_algorithms_enabled()
 
     def _scan(self, x: Tensor, state: CellState | None, mask: Tensor | None) -> tuple[Tensor, CellState]:
         """As `run`, for `torch.export`."""
@@ -296,8 +307,9 @@ def _after(states: Tensor, steps: Tensor) -> Tensor:
 
 def next_state(kind: str, ahead: Tensor, of_state: Tensor, state: CellState) -> CellState:
     """What a cell makes of W x + b, U h + c (N, gates * dim) and its state. On CUDA it is one kernel of torch's,
-    which its own cells use, and one in the backward pass."""
-    alike = ahead.dtype == of_state.dtype == state[-1].dtype
+    which its own cells use, and one in the backward pass. Under autocast all is of its type."""
+    state = tuple(part.to(ahead.dtype) for part in state)
+    alike = ahead.dtype == of_state.dtype
     if ahead.is_cuda and kind != "rnn" and alike and not torch.compiler.is_compiling():
         if kind == "lstm":
             return tuple(torch.ops.aten._thnn_fused_lstm_cell(ahead, of_state, state[1])[:2])
@@ -307,6 +319,7 @@ def next_state(kind: str, ahead: Tensor, of_state: Tensor, state: CellState) -> 
 
 def gated(kind: str, ahead: Tensor, of_state: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
     """As `next_state`, and the gates in the order of `gates_of`, each (N, dim)."""
+    state = tuple(part.to(ahead.dtype) for part in state)
     if kind == "rnn":
         return ((ahead + of_state).tanh(),), ()
     if kind == "lstm":
@@ -340,9 +353,24 @@ def run_layer(
     direction; `begin` has h and c (directions, N, dim), of which only an LSTM reads c."""
     run: Any = {"rnn": torch.rnn_tanh, "gru": torch.gru, "lstm": torch.lstm}[kind]
     both = len(weights) > len(WEIGHTS)
-    inside = list(begin) if kind == "lstm" else begin[0]
-    out, *last = run(x, inside, in_one_piece(weights), True, 1, 0.0, training, both, batch_first)
-    return out, tuple(last)
+
+    def call(x: Tensor, *begin: Tensor) -> tuple[Tensor, ...]:
+        inside = list(begin) if kind == "lstm" else begin[0]
+        out: tuple[Tensor, ...] = run(x, inside, in_one_piece(weights), True, 1, 0.0, training, both, batch_first)
+        return out
+
+    states, *last = without_autocast(call, x, *begin)
+    return states, tuple(last)
+
+
+def without_autocast(run: Callable[..., tuple[Tensor, ...]], *tensors: Tensor) -> tuple[Tensor, ...]:
+    """run(*tensors), one of torch's recurrent layers, in float32 under an autocast to bfloat16, and its output in
+    bfloat16. Autocast itself would run cuDNN's in float16, where gradients underflow without a loss scale."""
+    kind = tensors[0].device.type
+    if not torch.is_autocast_enabled(kind) or torch.get_autocast_dtype(kind) != torch.bfloat16:
+        return run(*tensors)
+    with torch.autocast(kind, enabled=False):
+        return tuple(part.to(torch.bfloat16) for part in run(*(tensor.float() for tensor in tensors)))
 
 
 def run_padded(kind: str, x: Tensor, mask: Tensor, wider: list[Tensor], training: bool) -> tuple[Tensor, CellState]:
@@ -372,14 +400,23 @@ def widened(kind: str, weights: list[Tensor]) -> list[Tensor]:
 def in_one_piece(weights: list[Tensor]) -> list[Tensor]:
     """The same weights as parts of one tensor, matrices before biases, as cuDNN reads them; else it would copy them
     at every call, and warn."""
-    first = weights[0].untyped_storage().data_ptr()
-    if not weights[0].is_cuda or all(weight.untyped_storage().data_ptr() == first for weight in weights):
-        return weights
     order = sorted(range(len(weights)), key=lambda place: -weights[place].dim())
+    if not weights[0].is_cuda or _follow([weights[place] for place in order]):
+        return weights
     sizes = [weights[place].numel() for place in order]
     parts = torch.cat([weights[place].flatten() for place in order]).split(sizes)
     views = {place: part.view(weights[place].shape) for place, part in zip(order, parts, strict=True)}
     return [views[place] for place in range(len(weights))]
+
+
+def _follow(parts: list[Tensor]) -> bool:
+    """Whether each begins where the one before it ends, as those of one layer do; of several layers all biases come
+    after all matrices."""
+    return all(
+        after.untyped_storage().data_ptr() == before.untyped_storage().data_ptr()
+        and after.storage_offset() == before.storage_offset() + before.numel()
+        for before, after in pairwise(parts)
+    )
 
 
 class Cell(nn.Module):
@@ -452,7 +489,7 @@ class Stack(Layers):
         if x.shape[1] == 1 and not (self.training or torch.is_grad_enabled() or tracing()):
             return self._step(x[:, 0], state)
         inside = tuple(part.transpose(0, 1).contiguous() for part in state)
-        if self.training and self.by_layer:
+        if (self.training and self.by_layer) or self.draws_apart(x):
             out, after = self._run_by_layer(x, inside)
         else:
             out, after = self.run(self.rnn, x, inside, None)

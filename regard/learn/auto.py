@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import nn
 
 from regard.base import processes
 from regard.base.device import choose_device
@@ -57,7 +58,15 @@ def precision_for(model: Module, device: torch.device) -> str:
 
 def can_capture(settings: Training, model: Module) -> bool:
     fits = all(getattr(settings, name) in values for name, values in CAPTURED.items())
-    return fits and not settings.recompute and getattr(getattr(model, "config", None), "can_capture", True)
+    able = getattr(getattr(model, "config", None), "can_capture", True) and replays_bits(settings, model)
+    return fits and not settings.recompute and able
+
+
+def replays_bits(settings: Training, model: Module) -> bool:
+    """Whether a captured step may be taken. A training that goes on takes its first steps eagerly, and cuDNN's
+    recurrent layers do not give the same bits in a graph."""
+    recurrent = any(isinstance(part, nn.RNNBase) for part in model.modules())
+    return not (settings.deterministic and recurrent)
 
 
 def captures(settings: Training) -> bool:

@@ -9,6 +9,7 @@ from then on, and the training goes on step by step. So it does where a capture 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
@@ -52,9 +53,11 @@ class Captured(Replay):
             more = "A captured step keeps its memory: use smaller batches, or set train.capture = false"
             raise torch.OutOfMemoryError(f"{error}\n{more}" if self.recordings else str(error)) from error
         except CaptureFailed as failed:  # nothing was computed: the graph would have done it
-            self.refuse(str(failed))
-            again()
-            return change([batch])
+            why = str(failed)
+        gc.collect()  # the failed step's loss, whose gradients belong to another stream: torch would warn
+        self.refuse(why)
+        again()
+        return change([batch])
 
     def refuse(self, why: str) -> None:
         """From here on every step is run as it is."""

@@ -200,6 +200,9 @@ class Stepper:
     def _prepare(self, *, compiled: bool) -> None:
         """Compile the loss and capture steps, if they are to be."""
         captured = self.settings.capture is True and self.device.type == "cuda" and not self.team.several
+        if captured and not auto.replays_bits(self.settings, self.model):
+            say("Steps of recurrent layers are not captured with train.deterministic: their bits would be others")
+            captured = False
         self.captured = Captured(self.device, compiled=compiled) if captured else None
         # Captured steps have few shapes: compile each.
         options: Any = {"dynamic": False if captured else None}

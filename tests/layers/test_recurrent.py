@@ -13,7 +13,7 @@ from regard.attention import trace
 from regard.attention.trace import sites_of
 from regard.base.dropout import drop
 from regard.errors import NoAttention
-from regard.layers.recurrent import KINDS, Cell, Encoder, Stack, gates_of
+from regard.layers.recurrent import KINDS, Cell, Encoder, Stack, gates_of, run_layer
 from regard.layers.replay import syncing_never
 
 CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
@@ -350,3 +350,23 @@ def test_weights_in_bfloat16_are_laid_out_for_cudnn() -> None:
     with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("error")  # "weights are not part of single contiguous chunk of memory"
         encoder(x, mask)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=gpu)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_under_autocast_torchs_layers_run_in_float32(kind: str, device: str) -> None:
+    """cuDNN's would run in float16."""
+    torch.manual_seed(0)
+    encoder, stack = Encoder(kind, INPUTS, DIM).to(device), Stack(kind, INPUTS, DIM, layers=2).to(device)
+    x = torch.randn(2, 4, INPUTS, device=device)
+    mask = torch.tensor([[True] * 4, [True, True, False, False]], device=device)
+    for read in (
+        lambda: encoder(x, mask),
+        lambda: stack(x, stack.begin(x)),
+        lambda: run_layer(kind, x, tuple(x.new_zeros(1, 2, DIM) for _ in range(2)), stack.weights(0), True),
+    ):
+        states, last = read()
+        with torch.autocast(device, torch.bfloat16):
+            rounded, ends = read()
+        torch.testing.assert_close(rounded, states.bfloat16())
+        torch.testing.assert_close(tuple(ends), tuple(part.bfloat16() for part in last))

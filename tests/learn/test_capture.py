@@ -237,7 +237,7 @@ def test_after_a_capture_that_was_invalidated_the_training_goes_on():
 def test_translators_are_captured_in_few_shapes(name):
     """With dropout, batches of several lengths and rows that make up a shape."""
     _, data = data_of(200, 256, 20)
-    changes = {"dropout": 0.1}
+    changes = {"dropout": 0.1, "max_positions": 40}
 
     def build():
         return fresh(name, **changes)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from itertools import product
+
 import pytest
 import torch
-from small_models import LENGTHS, SIZES, TARGETS, WORDS, batch, built, each, near, other, rows
+from small_models import LENGTHS, SIZES, TARGETS, WORDS, batch, built, each, fresh, near, other, rows
 from torch import Tensor
 
+from regard.attention import SCORES, WAYS
 from regard.layers.encoder_decoder import NO_LIMIT
+from regard.layers.recurrent import KINDS
+from regard.layers.replay import syncing_never
 from regard.models.protocols import Translator
 
 
@@ -101,3 +107,24 @@ def test_a_source_that_is_too_long_is_refused(name: str, variant: str) -> None:
         model(torch.full((1, most + 1), 5), target)
     with pytest.raises(ValueError, match="longer than the 12"):
         model.start(torch.full((1, most + 1), 5), torch.ones(1, most + 1, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("cell", KINDS)
+@pytest.mark.parametrize("name", ["bahdanau", "luong", "seq2seq"])
+def test_under_autocast_every_cell_and_look_learns(name: str, cell: str, captured: bool) -> None:
+    """torch's layers, a cell's state and its gates may have several types there, which not all operations mix."""
+    looks = {
+        "bahdanau": [*product(WAYS, ["additive"]), *product(["soft"], ["general", "location"])],
+        "luong": [*product(WAYS, ["general"]), *product(["soft"], SCORES)],
+        "seq2seq": [None],
+    }[name]
+    for look in looks:
+        model = fresh(name, cell=cell, **(dict(zip(("weigh", "score"), look, strict=True)) if look else {}))
+        given = batch(model)
+        with torch.autocast("cpu", torch.bfloat16), syncing_never() if captured else nullcontext():
+            loss = model.loss(given).total
+        loss.backward()
+        exact = model.eval().loss(given).total
+        assert loss.item() == pytest.approx(exact.item(), rel=0.1), look
+        assert all(part.grad is None or part.grad.isfinite().all() for part in model.parameters()), look

@@ -26,6 +26,8 @@ class FewShapes:
     data: Any
     batch_tokens: int
     special: Special
+    most_source: int  # tokens that the model reads, and writes
+    most_target: int
 
     def __len__(self) -> int:
         return len(self.data)
@@ -58,14 +60,21 @@ class FewShapes:
         return batch, int(total)
 
     def rounded(self, batch: PairBatch) -> PairBatch:
-        """Both sides padded to the same length."""
+        """Both sides padded to the same length, as far as the model takes it."""
         count, longest = len(batch.source), max(batch.source.shape[1], batch.target.shape[1])
         length = max(SHORTEST, round_up(longest, RATIO))
         rows = round_rows(count, max(SHORTEST, longest), RATIO, self.batch_tokens)
 
-        def enlarged(x: Tensor, value: int) -> Tensor:
-            return F.pad(x, (0, length - x.shape[1], 0, rows - count), value=value)
+        def enlarged(x: Tensor, value: int, most: int) -> Tensor:
+            more = max(0, min(length, most) - x.shape[1])  # what is too long as it is, is for the model to say
+            return F.pad(x, (0, more, 0, rows - count), value=value)
 
-        source, mask = enlarged(batch.source, self.special.pad), enlarged(batch.source_mask, False)
+        pad, read, written = (
+            self.special.pad,
+            self.most_source,
+            self.most_target + 1,
+        )  # the start token is not written
+        source, mask = enlarged(batch.source, pad, read), enlarged(batch.source_mask, False, read)
         source[count:, 0], mask[count:, 0] = self.special.end, True
-        return PairBatch(source, mask, enlarged(batch.target, self.special.pad), enlarged(batch.target_mask, False))
+        target, target_mask = enlarged(batch.target, pad, written), enlarged(batch.target_mask, False, written)
+        return PairBatch(source, mask, target, target_mask)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.base.dropout import Dropout
+from regard.layers.recurrent import without_autocast
 from regard.layers.scan import scan_steps
 
 LayerState = tuple[Tensor, Tensor]  # h (2, N, dim), c (2, N, cell): forward and backward
@@ -42,7 +43,8 @@ class ProjectedLSTM(nn.Module):
         it."""
         if self.cell_clip or self.projection_clip or not x.is_cuda:
             return self.carry(x, self.begin(x), None)[0]
-        return torch.stack([rnn(row)[0] for rnn, row in zip(self.directions, x, strict=True)])
+        pairs = zip(self.directions, x, strict=True)
+        return torch.stack([without_autocast(lambda row, rnn=rnn: rnn(row)[:1], row)[0] for rnn, row in pairs])
 
     def begin(self, x: Tensor) -> LayerState:
         """Zeros."""

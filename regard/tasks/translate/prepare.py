@@ -113,7 +113,8 @@ def prepare(
     data: Any
     data, valid = build_data(job, translator, examples, out)
     if captures(job.train):
-        data = FewShapes(data, job.data.batch_tokens, translator.tokenizer.special)
+        most = translator.model.max_source_positions, translator.model.max_target_positions
+        data = FewShapes(data, job.data.batch_tokens, translator.tokenizer.special, *most)
     test = TestPairs.of(valid, examples[: job.data.eval_pairs], translator, job.data)
     if job.train.best_by in (*MEASURES, *ROUGE) and job.train.best_by not in test.measures:
         raise RecipeError(

@@ -7,6 +7,7 @@ import pytest
 import torch
 from small_models import each, fresh, special
 
+from regard.base.ladder import LONGEST
 from regard.data.batches.batch import PairData
 from regard.data.batches.few_shapes import FewShapes
 from regard.data.text.labelled_texts import LabelledData
@@ -19,11 +20,14 @@ from regard.models.protocols import Translator
 ROWS = 3000
 
 
-def data_of(count: int, tokens: int, longest: int = 45, words: int = 11) -> tuple[PairData, FewShapes]:
+def data_of(
+    count: int, tokens: int, longest: int = 45, words: int = 11, most: int = LONGEST
+) -> tuple[PairData, FewShapes]:
+    """`most`: tokens that a model reads, and writes."""
     dice = np.random.default_rng(0)
     sides = [[dice.integers(4, words, n).tolist() for n in dice.integers(3, longest, count)] for _ in range(2)]
     plain = PairData(*sides, batch_tokens=tokens, seed=1)
-    return plain, FewShapes(plain, tokens, REGARD)
+    return plain, FewShapes(plain, tokens, REGARD, most, most)
 
 
 def test_an_epoch_has_few_shapes_and_the_same_pairs() -> None:
@@ -52,6 +56,30 @@ def test_it_goes_on_where_it_stopped() -> None:
     first, items = few.order_from(2, 3, few.bookmark(whole[2]))
     rest = [item for place, item in enumerate(items, first) if place >= 3]
     assert all(np.array_equal(a, b) for a, b in zip(rest, whole[3:], strict=True))
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "luong", "seq2seq", "transformer"])
+def test_no_side_is_rounded_up_beyond_what_the_model_takes(name: str) -> None:
+    """12 tokens of source and of target, the end token included, and the start token."""
+    model = fresh(name, max_positions=12, **({"positions": "learned"} if name == "transformer" else {}))
+    dice = np.random.default_rng(0)
+    for source, target in ((11, 11), (11, 3), (3, 11)):
+        sides = [[dice.integers(4, 11, n).tolist() for n in (3, longest)] for longest in (source, target)]
+        plain = PairData(*sides, batch_tokens=64, seed=1)
+        few = FewShapes(plain, 64, REGARD, model.max_source_positions, model.max_target_positions)
+        item = max(few.order(0), key=len)
+        assert len(item) == 2
+        batch = few.batch(item)
+        length = 14 if target == 11 else 12
+        assert batch.source.shape[1] == 12
+        assert batch.target.shape[1] == min(length, model.max_target_positions + 1)
+        assert model.loss(batch).total.isfinite()
+
+
+def test_what_is_too_long_stays_as_it_is() -> None:
+    plain = PairData([[5] * 20], [[5] * 30], batch_tokens=64, seed=1)
+    one, other = (data.batch(plain.order(0)[0]) for data in (plain, FewShapes(plain, 64, REGARD, 12, 12)))
+    assert (other.source.shape[1], other.target.shape[1]) == (one.source.shape[1], one.target.shape[1])
 
 
 @each(Translator)
