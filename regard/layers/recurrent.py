@@ -130,7 +130,7 @@ class Layers(nn.Module):
                 states, _ = pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])
             return states, *(last if self.kind == "lstm" else (last,))
 
-        states, *after = without_autocast(call, x, *(state or ()))
+        states, *after = without_autocast(call, next(rnn.parameters()).dtype, x, *(state or ()))
         return states, tuple(after)
 
     def draws_apart(self, x: Tensor) -> bool:
@@ -359,18 +359,21 @@ def run_layer(
         out: tuple[Tensor, ...] = run(x, inside, in_one_piece(weights), True, 1, 0.0, training, both, batch_first)
         return out
 
-    states, *last = without_autocast(call, x, *begin)
+    states, *last = without_autocast(call, weights[0].dtype, x, *begin)
     return states, tuple(last)
 
 
-def without_autocast(run: Callable[..., tuple[Tensor, ...]], *tensors: Tensor) -> tuple[Tensor, ...]:
-    """run(*tensors), one of torch's recurrent layers, in float32 under an autocast to bfloat16, and its output in
-    bfloat16. Autocast itself would run cuDNN's in float16, where gradients underflow without a loss scale."""
+def without_autocast(
+    run: Callable[..., tuple[Tensor, ...]], dtype: torch.dtype, *tensors: Tensor
+) -> tuple[Tensor, ...]:
+    """run(*tensors), one of torch's recurrent layers. Under an autocast to bfloat16 it runs in the dtype of its
+    weights, and gives bfloat16: autocast itself would run cuDNN's in float16, where gradients underflow without a
+    loss scale."""
     kind = tensors[0].device.type
     if not torch.is_autocast_enabled(kind) or torch.get_autocast_dtype(kind) != torch.bfloat16:
         return run(*tensors)
     with torch.autocast(kind, enabled=False):
-        return tuple(part.to(torch.bfloat16) for part in run(*(tensor.float() for tensor in tensors)))
+        return tuple(part.to(torch.bfloat16) for part in run(*(tensor.to(dtype) for tensor in tensors)))
 
 
 def run_padded(kind: str, x: Tensor, mask: Tensor, wider: list[Tensor], training: bool) -> tuple[Tensor, CellState]:

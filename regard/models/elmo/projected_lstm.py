@@ -43,8 +43,7 @@ class ProjectedLSTM(nn.Module):
         it."""
         if self.cell_clip or self.projection_clip or not x.is_cuda:
             return self.carry(x, self.begin(x), None)[0]
-        pairs = zip(self.directions, x, strict=True)
-        return torch.stack([without_autocast(lambda row, rnn=rnn: rnn(row)[:1], row)[0] for rnn, row in pairs])
+        return torch.stack([_run(rnn, row) for rnn, row in zip(self.directions, x, strict=True)])  # type: ignore[arg-type]
 
     def begin(self, x: Tensor) -> LayerState:
         """Zeros."""
@@ -142,6 +141,10 @@ class ProjectedStack(nn.Module):
             both = torch.cat([y[0], turn(y[1], order)], -1)
             states.append(both.masked_fill(~mask[..., None], 0))
         return states, after
+
+
+def _run(rnn: nn.LSTM, row: Tensor) -> Tensor:
+    return without_autocast(lambda row: rnn(row)[:1], next(rnn.parameters()).dtype, row)[0]
 
 
 def _with_output(move: Callable[[LayerState, Tensor], LayerState]) -> Callable[..., tuple[LayerState, Any]]:
