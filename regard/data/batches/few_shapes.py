@@ -69,11 +69,8 @@ class FewShapes:
             more = max(0, min(length, most) - x.shape[1])  # what is too long as it is, is for the model to say
             return F.pad(x, (0, more, 0, rows - count), value=value)
 
-        pad, read, written = (
-            self.special.pad,
-            self.most_source,
-            self.most_target + 1,
-        )  # the start token is not written
+        pad, read = self.special.pad, self.most_source
+        written = self.most_target + 1  # the start token is not written
         source, mask = enlarged(batch.source, pad, read), enlarged(batch.source_mask, False, read)
         source[count:, 0], mask[count:, 0] = self.special.end, True
         target, target_mask = enlarged(batch.target, pad, written), enlarged(batch.target_mask, False, written)
