@@ -3,19 +3,28 @@
     python results/tatoeba.py deu-eng.zip $REGARD_DATA/tatoeba
 
 The split is by distinct English sentence: several German sentences share a translation, which must not be in the
-training data too. Where a German sentence has several translations, the test file has them all as references."""
+training data too. Where a German sentence has several translations, the test file has them all as references.
+
+The English sentences alone, one a line, in mixed order and split alike, are english.{train,valid,test}.txt.gz."""
 
 from __future__ import annotations
 
+import gzip
 import sys
 import zipfile
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 
 
 def split(english: str) -> str:
     """One sentence in fifty is for testing, one in fifty for validation; a hash of its text decides."""
     return {0: "test", 1: "valid"}.get(zlib.crc32(english.encode()) % 50, "train")
+
+
+def mixed(sentences: Iterable[str]) -> list[str]:
+    """Each once. The file has them by length; a hash of their text decides here too."""
+    return sorted(dict.fromkeys(sentences), key=lambda english: zlib.crc32(english.encode()[::-1]))
 
 
 def main(archive: str, folder: str) -> None:
@@ -35,7 +44,10 @@ def main(archive: str, folder: str) -> None:
         else:
             rows = [[german, *dict.fromkeys(answers)] for german, answers in translations.items()]
         Path(folder, f"{name}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
-        print(f"{name}: {len(rows):,} pairs")
+        sentences = mixed(english for english, _ in pairs if split(english) == name)
+        lines = "".join(f"{english}\n" for english in sentences)
+        Path(folder, f"english.{name}.txt.gz").write_bytes(gzip.compress(lines.encode(), mtime=0))
+        print(f"{name}: {len(rows):,} pairs, {len(sentences):,} English sentences")
 
 
 if __name__ == "__main__":
