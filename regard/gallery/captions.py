@@ -10,7 +10,7 @@ The model shown here comes with the package; it was trained on generated scenes 
 
 Try: Move `number` to other scenes. Which words have the smallest gate?
 
-In the package: the systems `show_attend_tell` (soft and hard) and `show_and_tell` (no attention); `regard
+In the package: The systems `show_attend_tell` (soft and hard) and `show_and_tell` (no attention); `regard
 caption scenes drawing.png --show looks.html`; `results/captions.md`, also for photographs (Flickr8k), whose
 licence does not let us give them here."""
 

@@ -11,7 +11,7 @@ about banks; a real one reads millions.
 
 Try: Ask for "he owes the bank some money" in *Two vectors*. Which of the two is it near?
 
-In the package: the system `elmo`; `regard train elmo-text`, `regard embed`, `run.neighbours(...)`; the
+In the package: The system `elmo`; `regard train elmo-text`, `regard embed`, `run.neighbours(...)`; the
 published networks open too."""
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ looks at.
 
 Try: Move `query` to the other signs, and `draw` to other alphabets.
 
-In the package: the system `snail`; `regard fewshot omniglot`; `results/snail.md`. The same blocks play
+In the package: The system `snail`; `regard fewshot omniglot`; `results/snail.md`. The same blocks play
 bandits and MDPs (system `snail_agent`, `regard play`), where a step looks back at what earlier steps
 earned."""
 

@@ -11,7 +11,7 @@ the writer liked it.
 
 Try: Type "It was not lovely." and then "It was not bad." behind a few sentences about something else.
 
-In the package: the systems `han` and, for texts without sentences, `pooling` (attention, mean or maximum);
+In the package: The systems `han` and, for texts without sentences, `pooling` (attention, mean or maximum);
 `regard classify reviews "..." --show -`; `results/documents.md` has IMDB, and what the mean of all words
 reaches instead."""
 

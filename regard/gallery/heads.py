@@ -134,7 +134,7 @@ def heads_scored() -> Table:
                     "follows": "entity" if entity > 2 * other else "syntax",
                 }
             )
-    return Table(rows, notes=f"`it` is told right in {100 * right:.1f} % of these sentences", digits=2)
+    return Table(rows, notes=f"what it means is told right in {100 * right:.1f} % of these sentences", digits=2)
 
 
 def one_head_against_eight() -> Curves:

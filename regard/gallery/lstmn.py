@@ -11,7 +11,7 @@ next.
 
 Try: Type "The police are looking for a cat in the park ." Which words look back far?
 
-In the package: the system `lstmn`; `regard train lstmn-text` on a text of your own; `results/lstmn.md` has
+In the package: The system `lstmn`; `regard train lstmn-text` on a text of your own; `results/lstmn.md` has
 the same sentence, read by a model trained on WikiText-2. The gates of any recurrent layer:
 `answer.gates()`."""
 
@@ -88,17 +88,17 @@ def gates(cell: str, text: str) -> Heads:
     """Each gate as a table: six of its units, at every word."""
     seen = read(reader("rnnlm", cell), text)
     panels = {gate: seen[site, gate][0, :, :6].T[None] for site in seen.sites for gate in seen.kinds(site)}
-    return Heads(panels, [f"unit {unit}" for unit in range(6)], text.split(), scale=1, of="gate")
+    return Heads(panels, [f"u{unit}" for unit in range(6)], text.split(), scale=1, of="gate")
 
 
-def gates_of_an_lstm(text: str = SENTENCE) -> Heads:
+def gates_of_an_LSTM(text: str = SENTENCE) -> Heads:
     """The other way to hold on to something. An LSTM has three gates at every word: what of the state it
     keeps (the forget gate), what of the word it lets in, what it shows. Dark is open. A unit whose forget
     gate stays dark keeps what it has."""
     return gates("lstm", text)
 
 
-def gates_of_a_gru(text: str = SENTENCE) -> Heads:
+def gates_of_a_GRU(text: str = SENTENCE) -> Heads:
     """A GRU has two: reset and update. Gates are attention over the state: each unit says how much of its
     past it keeps."""
     return gates("gru", text)

@@ -13,7 +13,8 @@ Try: In the notebook, set `GAMMA` to 2 and `BETA` to 5. Are the values of a laye
 they ever?
 
 In the package: `regard.layers.block.Block` has both residuals, and norms after (`post`, as in 2017) or before
-(`pre`, as in GPT-2); `model.norm` of the system `transformer`."""
+(`pre`, as in GPT-2); `model.norm`, `model.residual` and `model.ff = 0` of the system `transformer` leave them
+out of a whole model."""
 
 from __future__ import annotations
 
@@ -21,7 +22,6 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from regard.attention import MultiHead
 from regard.layers.block import Block
 from regard.layers.positions import sinusoids
 from regard.show import Curves, Table
@@ -64,12 +64,7 @@ def stacked(x: torch.Tensor, residual: bool, norm: str) -> list[torch.Tensor]:
     torch.manual_seed(0)
     outputs = [x]
     for _ in range(DEPTH):
-        attend, feed = MultiHead(32, 4), nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32))
-        for part in (lambda y, attend=attend: attend(y, y), feed):
-            y = nn.LayerNorm(32)(x) if norm == "pre" else x
-            x = x + part(y) if residual else part(y)
-            x = nn.LayerNorm(32)(x) if norm == "post" else x
-        outputs.append(x)
+        outputs.append(Block(32, 4, 64, norm=norm, residual=residual)(outputs[-1]))
     return outputs
 
 
@@ -90,7 +85,7 @@ def gradient_by_depth() -> Curves:
         goal = (outputs[-1] * torch.randn(8, 10, 32, generator=torch.Generator().manual_seed(3))).sum()
         slopes = torch.autograd.grad(goal, outputs)
         sizes = torch.stack([slope.norm() for slope in slopes])
-        lines[name] = (list(range(DEPTH + 1)), (sizes / sizes[-1]).log10().tolist())
+        lines[name] = (list(range(DEPTH + 1)), (sizes / sizes[-1]).log10().clamp_min(-25).tolist())
     return Curves(lines, "Gradient that comes back", "layer", "power of ten")
 
 
@@ -100,11 +95,7 @@ class Adder(nn.Module):
     def __init__(self, feed: bool, dim: int = 32):
         super().__init__()
         self.embed, self.out = nn.Embedding(11, dim), nn.Linear(dim, 10)
-        self.block = Block(dim, 4, 128, norm="pre")
-        if not feed:
-            self.block.feed = nn.Linear(dim, dim).requires_grad_(False)
-            nn.init.zeros_(self.block.feed.weight)
-            nn.init.zeros_(self.block.feed.bias)
+        self.block = Block(dim, 4, 128 if feed else 0, norm="pre")
 
     def forward(self, digits: torch.Tensor) -> torch.Tensor:
         x = self.embed(digits) + sinusoids(torch.arange(3), self.embed.embedding_dim)

@@ -12,8 +12,8 @@ passes.
 Try: Move the slider of *One softmax* to 4 and to 512. From which $d$ on does the undivided row have one dark
 cell only?
 
-In the package: `regard.attention.SCORES` holds the six; `model.score` chooses one in the systems `bahdanau`
-and `luong`, and `results/dates.md` compares them on a task."""
+In the package: `regard.attention.SCORES` holds the six; `model.score` chooses one in the systems `bahdanau`,
+`luong` and `transformer`, and `results/dates.md` compares them on a task."""
 
 from __future__ import annotations
 

@@ -73,7 +73,8 @@ class Step:
     @property
     def heading(self) -> str:
         """by_number -> By number"""
-        return self.name.replace("_", " ").capitalize()
+        words = self.name.replace("_", " ")
+        return words[:1].upper() + words[1:]
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,8 @@ def _function(
     text = ast.get_docstring(node) or ""
     if text:
         told = node.body[0]
-        kept = lines[begin - 1 : told.lineno - 1] + lines[told.end_lineno or 0 : node.end_lineno]
+        behind = "\n".join(lines[told.end_lineno or 0 : node.end_lineno]).lstrip("\n")
+        kept = [*lines[begin - 1 : told.lineno - 1], behind]
     code = dedent("\n".join(line for line in kept)).strip("\n")
     if isinstance(node, ast.ClassDef):
         return Step(node.name, text, code, shown=False)

@@ -59,10 +59,19 @@ def encoded(pairs: Iterable[Pair], tokenizer: Tokenizer) -> Iterator[EncodedPair
     return in_parts(pairs, PART, work)
 
 
-def data(pairs: list[Pair], text: TextSettings, tokenizer: Tokenizer, model: Model, *, seed: int) -> PromptedData:
+def data(
+    pairs: list[Pair],
+    text: TextSettings,
+    tokenizer: Tokenizer,
+    model: Model,
+    *,
+    seed: int,
+    few_shapes: bool = False,
+) -> PromptedData:
     """DataError where a pair has more tokens than the model sees at once."""
-    rows = list(encoded(counted(iter(pairs), "pairs read"), tokenizer))
-    prepared = PromptedData(rows, batch_tokens=text.batch_tokens, seed=seed, end=tokenizer.special.end)
+    rows, end = list(encoded(counted(iter(pairs), "pairs read"), tokenizer)), tokenizer.special.end
+    most = model.max_target_positions if few_shapes else 0
+    prepared = PromptedData(rows, batch_tokens=text.batch_tokens, seed=seed, end=end, few_shapes=most)
     longest, most = prepared.longest, model.max_target_positions
     if longest > most:
         raise DataError(

@@ -18,6 +18,7 @@ from regard.data.text.prompted import PromptedData
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.text.windows import TextData, Windows, encode_documents, spilled, windows
 from regard.errors import BadInput, DataError
+from regard.learn.auto import captures
 from regard.learn.progress import counted
 from regard.metrics.perplexity import count_words
 from regard.models import protocols
@@ -95,7 +96,7 @@ def prepare_pairs(
 ) -> Prepared[LanguageModel, TestText]:
     """Each row is a prompt and its response."""
     train, valid = pairs.split(job.data)
-    data = pairs.data(train, job.data, tokenizer, model, seed=job.train.seed)
+    data = pairs.data(train, job.data, tokenizer, model, seed=job.train.seed, few_shapes=captures(job.train))
     run = LanguageModel(model, tokenizer, responds=True)
     return Prepared(data, run, pairs_to_test(valid, job.data, run), f"{len(data):,} pairs of prompt and response")
 

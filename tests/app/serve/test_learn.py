@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from served_models import served
 
+from regard.app.serve import learn
 from regard.gallery import GALLERY
+from regard.gallery.core.example import Step, read_example
+from regard.gallery.core.making import Made, make
 
 
 def test_examples_are_listed(client: Any) -> None:
@@ -58,3 +64,29 @@ def test_the_random_numbers_of_others_stay_their_own(client: Any) -> None:
     torch.manual_seed(5)
     client.post("/api/gallery/cat/without_positions", json={"values": {"text": "a b"}})
     assert torch.rand(1) == wanted
+
+
+def test_a_long_example_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is answered with what is being made, and its inputs wait until it is there."""
+    go_on = threading.Event()
+
+    def slow(name: str, told: Callable[[Step], object]) -> Made:
+        told(read_example(name).step("the_sum"))
+        go_on.wait(60)
+        return make(name, told)
+
+    monkeypatch.setattr(learn, "make", slow)
+    monkeypatch.setitem(GALLERY, "lookup", 100)
+    monkeypatch.setitem(GALLERY, "apple", 100)
+    with served("dates") as client:
+        first = client.get("/api/gallery/apple")
+        assert (first.status_code, first.json()["making"]) == (202, "The sum")
+        assert client.get("/api/gallery/lookup").json()["making"] == "waiting"
+        refused = client.post("/api/gallery/lookup/by_number", json={})
+        assert refused.status_code == 409
+        assert "not made yet" in refused.json()["error"]["message"]
+        go_on.set()
+        end = time.monotonic() + 60
+        while (last := client.get("/api/gallery/apple")).status_code == 202 and time.monotonic() < end:
+            time.sleep(0.05)
+        assert last.json()["steps"][-1]["heading"] == "By attention"

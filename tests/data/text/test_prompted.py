@@ -26,6 +26,24 @@ def test_the_response_alone_is_counted() -> None:
     assert data().longest == 5
 
 
+def test_few_shapes_count_the_same() -> None:
+    """16 or fewer tokens a row, in batches of up to 64: rows and columns that are added count nothing."""
+    draw = np.random.default_rng(0)
+    pairs = [([5] * n, [6] * m) for n, m in draw.integers(1, 8, (200, 2)).tolist()]
+    plain, few = (PromptedData(pairs, batch_tokens=64, seed=0, end=END, few_shapes=most) for most in (0, 15))
+    shapes: list[set[tuple[int, ...]]] = [set(), set()]
+    for rows in plain.order(0):
+        one, other = plain.batch(rows), few.batch(rows)
+        for seen, batch in zip(shapes, (one, other), strict=True):
+            seen.add(tuple(batch.tokens.shape))
+        count, width = one.counted.shape
+        assert torch.equal(other.tokens[:count, : width + 1], one.tokens)
+        assert torch.equal(other.counted[:count, :width], one.counted)
+        assert other.counted.sum() == one.counted.sum()
+    assert len(shapes[1]) < len(shapes[0])
+    assert max(width for _, width in shapes[1]) <= 15 + 1, "the model has no more positions"
+
+
 def test_every_pair_once_an_epoch_and_in_another_order_each() -> None:
     many = PromptedData(PAIRS * 20, batch_tokens=10, seed=0, end=END)
     orders = [[row for rows in many.order(epoch) for row in rows.tolist()] for epoch in (0, 1, 0)]
