@@ -29,6 +29,8 @@ from typer.main import get_command
 import regard
 from regard.app.cli import main as cli
 from regard.models import MODELS
+from regard.runs.folder import Folder
+from regard.runs.shipped import SHIPPED, shipped
 from regard.tasks.core.run import Run
 
 README = read_page("README.md")
@@ -118,10 +120,12 @@ def test_the_readme_is_short():
     assert len(README.splitlines()) <= 110
 
 
-def test_the_table_tells_which_systems_are_there():
-    rows = re.findall(r"^\| `(\w+)` \| .+ \| (there|coming) \|$", README, re.MULTILINE)
-    assert len(rows) == len(dict(rows)) == 19
-    assert {name for name, status in rows if status == "there"} == set(MODELS)
+def test_the_table_has_every_system_and_a_run_of_it():
+    rows = re.findall(r"^\| `(\w+)` \| .+ \| `([\w-]+)` \|$", README, re.MULTILINE)
+    assert dict(rows).keys() == set(MODELS)
+    assert all(Folder(SHIPPED / run).name == name for name, run in rows)
+    text = read_page("docs/index.md")
+    assert all(f"`{name}`" in text for name in shipped())
 
 
 @pytest.mark.parametrize("name", [*PAGES, *EXTRA])

@@ -17,6 +17,7 @@ import torch
 
 import regard
 from regard.models import MODELS
+from regard.runs.folder import Folder
 from regard.runs.shipped import SHIPPED, shipped
 from regard.tasks.core.recipe import read
 from regard.tasks.core.recipe_files import RECIPES, recipes
@@ -234,13 +235,13 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
-def test_a_run_is_shipped_and_small():
-    assert shipped()
+def test_every_system_has_a_run_that_is_shipped_and_small():
+    assert {Folder(SHIPPED / name).name for name in shipped()} == set(MODELS)
     for name in shipped():
         files = [path for path in (SHIPPED / name).rglob("*") if path.is_file()]
         wanted = {"config.json", "model.safetensors", "recipe.toml", "log.jsonl", "README.md"}
         wanted |= {"preprocessor_config.json"} if name.startswith(("shapes", "scenes", "omniglot")) else set()
-        wanted |= set() if name.startswith(("shapes", "omniglot", "copy")) else {"tokenizer.json"}
+        wanted |= set() if name.startswith(("shapes", "omniglot", "copy", "bandits")) else {"tokenizer.json"}
         assert wanted <= {path.name for path in files}
         assert sum(path.stat().st_size for path in files) < 8_000_000
 
@@ -257,11 +258,13 @@ runs = [regard.load(name) for name in shipped()]
 image = shapes("test", 1).pixels[0]
 asked = {"recognise": [image], "caption": [image], "recall": ["01010101 11001100"]}
 asked["fewshot"] = [image, {"a": image, "b": image[::-1]}]
+asked |= {"fill": ["I [MASK] you."], "play": [0]}
 options = {"generate": {"max_tokens": 20}}
 texts = []
 for run in runs:
     verb = run.task.verb
-    texts.append(getattr(run, verb)(*asked.get(verb, ["3 May 1979"]), **options.get(verb, {})).line())
+    answer = getattr(run, verb)(*asked.get(verb, ["3 May 1979"]), **options.get(verb, {}))
+    texts.append(str(answer) if verb == "embed" else answer.line())
 html = regard.load("dates").translate("3 May 1979").attention.html()
 assert "function show(" in html
 told = describe_recipe("bert-labelled").settings

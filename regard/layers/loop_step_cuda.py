@@ -175,7 +175,7 @@ class Plan:
 # By the most rows, as measured on an H200 with GPT-2 of 124M parameters in bfloat16: results/decoding_gpu.md.
 PLANS = {
     8: Plan(
-        Tile(8, 32, 256, 3), Tile(8, 64, 256, 1, 4, 256), Tile(8, 64, 128, 6), Tile(8, 64, 256, 1, 4, 256),
+        Tile(8, 16, 256, 3, 2), Tile(8, 64, 256, 1, 4, 256), Tile(8, 32, 256, 3, 2), Tile(8, 64, 256, 1, 4, 256),
         Tile(8, 64, 256, 3), Few(256, 8, 1),
     ),
     16: Plan(

@@ -29,6 +29,7 @@ class Sinusoidal(nn.Module):
         self.dim = dim
         self.table: Tensor
         self.register_buffer("table", torch.empty(0, dim), persistent=False)
+        self.shorter: list[Tensor] = []  # earlier tables: a CUDA graph reads on where it read when it was captured
 
     def forward(self, positions: Tensor, *, most: int | None = None, lengths: Tensor | None = None) -> Tensor:
         if torch.compiler.is_exporting():  # for any length: no table
@@ -41,6 +42,7 @@ class Sinusoidal(nn.Module):
         table = self.table  # another thread may meanwhile assign a shorter table
         if most >= len(table) or table.device != device:
             size = max(most + 1, 2 * len(table), 64)
+            self.shorter.append(table)
             table = self.table = sinusoids(torch.arange(size), self.dim, self._dtype).to(device)
         return table
 
@@ -52,6 +54,7 @@ class Sinusoidal(nn.Module):
         """Of `.double()`, `.to(..)`, ...: a table in another dtype is made again, not rounded."""
         before = self.table.dtype
         super()._apply(*args, **options)
+        self.shorter.clear()
         if self.table.dtype != before:
             self.table = self.table[:0]
         return self

@@ -108,13 +108,13 @@ def test_runs(bash: Any) -> None:
         Path(name).mkdir(parents=True)
         if name != "empty":
             Path(name, "config.json").touch()
-    assert bash("translate", "d") == ["dates", "de-en", "dated"]
+    assert bash("translate", "d") == ["dates", "dates-luong", "dates-seq2seq", "de-en", "dated"]
     assert bash("translate", "runs/") == [
         "runs/mine",
         "runs/deep/down",
     ]  # one that needs quotes is left to the shell
     assert bash("evaluate", "dates", "run") == ["runs/mine"]
-    assert bash("train", "gpt2-text", "--from", "shak") == ["shakespeare"]
+    assert bash("train", "gpt2-text", "--from", "shak") == ["shakespeare", "shakespeare-rnnlm"]
     assert set(bash("export", "")) == {*shipped(), "dated", "runs/mine"}
     assert bash("translate", "e") == []
 

@@ -233,6 +233,16 @@ def test_letters_alone_know_one_bank(short: Any) -> None:
         assert sum(list(row.values())[1:]) == pytest.approx(1)
 
 
+def test_an_agent_sees_its_own_steps(short: Any) -> None:
+    agent = short("agent")
+    game, picture = agent.one_game(), agent.which_steps_it_looked_at()
+    assert len(game.rows) == 10
+    assert np.triu(picture.weights, 1).max() == 0
+    chance, earned, best = (row["earned"] for row in agent.over_many_games().rows)
+    assert chance == pytest.approx(5, abs=0.4)
+    assert max(chance, earned) < best
+
+
 # ---- slides
 
 

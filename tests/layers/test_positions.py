@@ -1,6 +1,7 @@
 """Encodings of positions: the values that can be looked up, and the properties that were promised."""
 
 import math
+import weakref
 
 import pytest
 import torch
@@ -63,6 +64,19 @@ def test_any_length_goes_and_far_positions_stay_exact():
 
 def test_an_odd_dimension_ends_with_a_sine():
     torch.testing.assert_close(Sinusoidal(5)(torch.arange(9))[:, 4], (torch.arange(9) / 10000**0.8).sin())
+
+
+def test_a_longer_table_leaves_the_shorter_one_where_it_was() -> None:
+    """A CUDA graph that was captured with it reads on there."""
+    positions = Sinusoidal(8)
+    positions(torch.arange(5))
+    table = weakref.ref(positions.table)
+    rows = positions.table.clone()
+    positions(torch.arange(500))
+    there = table()
+    assert there is not None
+    assert there is not positions.table
+    assert torch.equal(there, rows)
 
 
 def test_waves_are_no_weights():

@@ -50,6 +50,19 @@ def test_the_cell_is_torchs_cell_in_value_and_gradient(kind: str, device: str) -
     torch.testing.assert_close(ours.hidden.bias.grad, theirs.bias_hh.grad, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", GATED)
+def test_a_cell_goes_on_from_a_state_of_another_precision(kind: str) -> None:
+    """Under autocast in bfloat16 the products are bfloat16, and cuDNN's encoder left a float16 state."""
+    torch.manual_seed(0)
+    cell = Cell(kind, 3, 4)
+    x, state = torch.randn(2, 3), tuple(torch.randn(2, 4) for _ in range(1 + (kind == "lstm")))
+    wanted = cell(cell.input(x), state)
+    with torch.autocast("cpu", torch.bfloat16):
+        after = cell(cell.input(x), tuple(part.half() for part in state))
+    for one, other in zip(after, wanted, strict=True):
+        assert torch.allclose(one.float(), other, atol=0.02)
+
+
 def padded(lengths: list[int], longest: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(1)
     mask = torch.arange(longest) < torch.tensor(lengths)[:, None]

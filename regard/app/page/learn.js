@@ -26,7 +26,7 @@ const BLOCKS = {
   list: ({entries}) => make("ul", {}, ...entries.map(entry => make("li", {}, ...inline(entry)))),
   math: block => make("div", {class: "scrolls"}, equation(block)),
 };
-const told = blocks => make("div", {class: "told"}, ...blocks.map(block => BLOCKS[block.kind](block)));
+const told = blocks => make("div", {class: "prose"}, ...blocks.map(block => BLOCKS[block.kind](block)));
 
 function code(text, name = "The code") {
   return make("details", {}, make("summary", {}, name), make("pre", {tabindex: 0}, make("code", {}, text)));
@@ -43,7 +43,7 @@ function table({title, cells: [head, ...rows], notes}, name) {
 }
 
 function plot({title, svg}, name) {
-  return [make("img", {class: "plot", alt: title || name, src: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`})];
+  return [make("img", {class: "chart", alt: title || name, src: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`})];
 }
 
 async function showResult(place, result, name) {

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from textwrap import dedent
 from typing import Any
 
 from regard.base.fields import nearest
@@ -21,8 +20,21 @@ from regard.errors import BadInput
 from regard.gallery import GALLERY, module_of
 
 # What a function that is shown returns.
-PICTURES = ("Barcode", "Curves", "Document", "Examples", "Gates", "Heads", "Looks", "Map", "Overlay", "Tape")
-SHOWN = (*PICTURES, "ShadedText", "Sheet", "Table")
+SHOWN = (
+    "Barcode",
+    "Curves",
+    "Document",
+    "Examples",
+    "Gates",
+    "Heads",
+    "Looks",
+    "Map",
+    "Overlay",
+    "Sheet",
+    "Table",
+    "Tape",
+)
+
 TRY, WHERE = "Try:", "In the package:"
 SLIDERS = "SLIDERS"  # {parameter: (least, most)}: the numbers that a reader may change
 LONGEST = 200  # characters of a text that a reader may type
@@ -137,16 +149,13 @@ def _steps(source: str, tree: ast.Module) -> Iterator[Step]:
     lines = source.splitlines()
     constants = _constants(tree)
     first = tree.body[0].end_lineno or 0  # behind the docstring
-    waiting: list[str] = []
     for node in tree.body[1:]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             begin = min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
-            waiting += lines[first : begin - 1]
-            yield from _statements(waiting)
-            waiting = []
+            yield from _statements(lines[first : begin - 1])
             yield _function(lines, node, begin, constants)
             first = node.end_lineno or 0
-    yield from _statements([*waiting, *lines[first:]])
+    yield from _statements(lines[first:])
 
 
 def _statements(lines: list[str]) -> Iterator[Step]:
@@ -164,7 +173,7 @@ def _function(
         told = node.body[0]
         behind = "\n".join(lines[told.end_lineno or 0 : node.end_lineno]).lstrip("\n")
         kept = [*lines[begin - 1 : told.lineno - 1], behind]
-    code = dedent("\n".join(line for line in kept)).strip("\n")
+    code = "\n".join(kept).strip("\n")
     if isinstance(node, ast.ClassDef):
         return Step(node.name, text, code, shown=False)
     arguments = node.args.args

@@ -46,7 +46,7 @@ def plain_text(text: str) -> list[dict[str, Any]]:
     made = []
     for block in blocks(text):
         if block["kind"] == "math":
-            made.append({"kind": "math", **plain_equation(block["tex"])})
+            made.append({"kind": "math", **plain_equation(block["tex"], display=True)})
         elif block["kind"] == "list":
             made.append({"kind": "list", "entries": [list(map(plain_span, entry)) for entry in block["entries"]]})
         else:
@@ -59,7 +59,7 @@ def plain_span(span: tuple[str, str]) -> dict[str, Any]:
     return {"kind": kind, **plain_equation(words)} if kind == "math" else {"kind": kind, "words": words}
 
 
-def plain_equation(tex: str) -> dict[str, Any]:
-    svg = equation(tex)
+def plain_equation(tex: str, *, display: bool = False) -> dict[str, Any]:
+    svg = equation(tex, display=display)
     drop = DROP.search(svg)
     return {"svg": DROP.sub("", svg), "drop": float(drop[1]) if drop else 0.0}

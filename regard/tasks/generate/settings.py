@@ -18,9 +18,8 @@ class TextSettings(TextFiles):
     # what is one document of plain text: a file, a line, what stands between blank lines, or under a "= heading =";
     # pairs: each line is a prompt, a tab and a response, of which only the response is learned
     documents: str = setting("file", choices=(*READERS, PAIRS))
-    prompt: str = (
-        ""  # documents = pairs: the column of the prompt: its name in CSV, JSONL, parquet, its number in TSV
-    )
+    # documents = pairs: the column of the prompt: its name in CSV, JSONL, parquet, its number in TSV
+    prompt: str = ""
     response: str = ""  # documents = pairs: the column of the response
     # share of train, from its end, that is held out to validate on
     valid_fraction: float = setting(0.1, above=0, below=1)

@@ -161,6 +161,16 @@ def test_what_load_is_said_to_return_is_what_it_returns() -> None:
 
 GLYPHS = glyphs("test", 2, examples=2).pixels
 ASKED = {
+    "bandits": lambda run: run.play(3, greedy=True).line(),
+    "copy-lstm": lambda run: run.recall("01010101 11001100").line(),
+    "dates-luong": lambda run: run.translate("3 May 1979").line(),
+    "dates-seq2seq": lambda run: run.translate("3 May 1979").line(),
+    "reviews-pooling": lambda run: run.classify("I thought it was superb.").line(),
+    "scenes-show-and-tell": lambda run: run.caption(scenes("test", 1).images.read(0)).line(),
+    "sentences-bert": lambda run: run.fill("He [MASK] a book.").line(),
+    "sentences-elmo": lambda run: run.embed("He reads a book.").tolist(),
+    "sentences-lstmn": lambda run: run.generate("I don't", replace(run.decode, max_length=8)).line(),
+    "shakespeare-rnnlm": lambda run: run.generate("ROMEO:", replace(run.decode, max_length=8)).line(),
     "copy": lambda run: run.recall("01010101 11001100").line(),
     "dates": lambda run: run.translate("3 May 1979").line(),
     "de-en": lambda run: run.translate("Guten Tag.").line(),
