@@ -332,8 +332,7 @@ def gated(kind: str, ahead: Tensor, of_state: Tensor, state: CellState) -> tuple
     state_gates, state_new = of_state.split((2 * dim, dim), -1)
     reset, update = (gates + state_gates).sigmoid().chunk(2, -1)
     new = torch.addcmul(new, reset, state_new).tanh()
-    # cuDNN's states are float16 under any autocast, and lerp does not convert
-    return (torch.lerp(new, state[0].to(new.dtype), update),), (reset, update)
+    return (torch.lerp(new, state[0], update),), (reset, update)
 
 
 def never_empty(mask: Tensor) -> Tensor:
