@@ -42,6 +42,7 @@ OWN = (
 # A softmax of something else than keys.
 OTHER = {
     "layers/loss.py": "over words or classes",
+    "layers/loss_cuda.py": "over words",
     "layers/pooling.py": "a mean: weights that nothing was asked for",
     "models/elmo/scalar_mix.py": "over layers, with learned scores and no query",
     "models/ntm/address.py": "a way to weigh, which `Attend` calls",
