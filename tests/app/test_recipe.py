@@ -262,7 +262,7 @@ def test_a_recipe_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
     assert refused("luong").endswith(
         "did you mean 'luong-dates', 'luong-pairs', 'multi30k-luong-raw', 'multi30k-luong' or 'recall-luong'?"
     )
-    assert refused("transfomer").endswith("'tatoeba-transformer', 'transformer-dates' or 'transformer-pairs'?")
+    assert refused("transfomer").endswith("'transformer-dates', 'transformer-pairs' or 'transformer-summaries'?")
     assert "there is no recipe" in refused("../recipes/bahdanau-dates")
     assert "there is no recipe" in refused(str(tmp_path))
 

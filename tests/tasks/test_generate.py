@@ -449,6 +449,16 @@ def check_nothing(ask: Callable[[], Any]) -> None:
         ask()
 
 
+def test_an_unknown_word_is_never_written() -> None:
+    """It would be missing from the text."""
+    model = build("rnnlm", "word", embed=8, dim=8)
+    unknown = model.tokenizer.special.unknown
+    with torch.no_grad():
+        model.model.out.bias[unknown] = 1e4
+    for decode in (GREEDY, Decoding(beam=2, max_length=5), Decoding(temperature=1.0, max_length=5)):
+        assert unknown not in written(model, "How now", decode)
+
+
 @pytest.mark.parametrize("kind", ["word", "space"])
 def test_a_word_is_spaced_from_the_prompt(kind: str) -> None:
     model = build("gpt2", kind, dim=16, layers=2, heads=2)

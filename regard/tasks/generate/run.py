@@ -333,7 +333,9 @@ class LanguageModel(WritingRun):
         stop: Stop | None = None,
     ) -> Target:
         special = self.tokenizer.special
-        never = never_written(replace(special, start=special.end))  # what begins a text is not forbidden
+        # What begins a text is not forbidden; an unknown word would be missing from the text.
+        unknown = [special.unknown] if special.unknown >= 0 else []
+        never = never_written(replace(special, start=special.end), unknown)
         return Target(
             start, special.end, max_length, never=never, prompt=prompt, prompt_mask=prompt_mask, stop=stop
         )
