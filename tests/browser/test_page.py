@@ -462,7 +462,7 @@ def test_two_models_side_by_side(visit: Visit) -> None:
     page = visit(model="dates", text="3 May 1979")
     page.click("text=Compare")
     page.wait_for_selector(".panel + .panel .regard-map .stage")
-    expect(page.locator(".panel + .panel select").first).to_have_value("de-en/translate")
+    expect(page.locator(".panel + .panel select").first).to_have_value("dates-luong/translate")
     page.locator(".panel + .panel select").first.select_option("dates/translate")
     expect(page.locator(".panel + .panel .answer")).to_contain_text("1979-05-03")
     page.locator(".panel + .panel .panel-tools select").select_option("cell")

@@ -188,7 +188,7 @@ def test_what_cannot_be_is_refused_before_training(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("data.documents=page", "documents must be one of 'file', 'line', 'blank', 'heading', got 'page'"),
+        ("data.documents=page", "documents must be one of 'file', 'line', 'blank', 'heading', 'pairs', got 'page'"),
         ("data.length=1", "length must be at least 2, or 0"),
         ("data.stride=-1", "stride must be at least 0, got -1"),
         ("data.valid_fraction=1.0", r"valid_fraction must lie in \(0, 1\), got 1.0"),

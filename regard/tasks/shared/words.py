@@ -29,9 +29,11 @@ def words_of(tokenizer: AnyTokenizer, ids: Sequence[int]) -> Words:
     """The words of a text, and the word that each id is part of."""
     ids = [int(i) for i in ids]
     names = tokenizer.tokens(ids)
-    if isinstance(tokenizer, Tokenizer) and isinstance(tokenizer.inner.model, models.WordLevel):
-        return _whole_words(names, [name == " " for name in names], [i in tokenizer.silent for i in ids])
     alone = tokenizer.silent | {tokenizer.special.unknown}
+    if isinstance(tokenizer, Tokenizer) and isinstance(tokenizer.inner.model, models.WordLevel):
+        if all(len(name) == 1 or i in alone for name, i in zip(names, ids, strict=True)):  # characters
+            return Words(names, range(len(names)))
+        return _whole_words(names, [i in tokenizer.silent for i in ids])
     places = tokenizer.word_of(ids)  # words between spaces
     starts: list[int] = []
     before, at = None, 0
@@ -48,11 +50,9 @@ def words_of(tokenizer: AnyTokenizer, ids: Sequence[int]) -> Words:
     return Words(labels, numbers)
 
 
-def _whole_words(names: Sequence[str], spaces: Sequence[bool], silent: Sequence[bool]) -> Words:
-    """Of a model of whole words, or of characters. Among words, a space of its own, as before a full stop
-    that has one, belongs to the word after it; among characters it is one."""
-    if all(len(name) == 1 or special for name, special in zip(names, silent, strict=True)):
-        return Words(names, range(len(names)))
+def _whole_words(names: Sequence[str], silent: Sequence[bool]) -> Words:
+    """A space of its own, as before a full stop that has one, belongs to the word after it."""
+    spaces = [name == " " for name in names]
     joined = [at > 0 and spaces[at - 1] and not (spaces[at] or silent[at]) for at in range(len(names))]
     numbers = np.cumsum([not part for part in joined]) - 1
     last = [at for at in range(len(names)) if at + 1 == len(names) or not joined[at + 1]]

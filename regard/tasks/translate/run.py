@@ -65,8 +65,12 @@ class Translator(WritingRun):
         self.tokenizer, self.decode = tokenizer, decode or Decoding()
         self.source_tokenizer = source_tokenizer or tokenizer
         self.site, self.head = site, head  # whose weights align; "" and None: as the model says
-        self.tags: dict[str, int] = getattr(tokenizer, "tags", {})  # the kinds of targets, and their tokens
         self.target_tag = ""  # the kind that is written
+
+    @property
+    def tags(self) -> dict[str, int]:
+        """The kinds of targets, and their tokens."""
+        return getattr(self.tokenizer, "tags", {})
 
     def towards(self, to: str | None) -> Translator:
         """The same translator, whose answers begin with this tag's token; None or "": this one."""

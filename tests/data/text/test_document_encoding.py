@@ -146,7 +146,13 @@ def test_batches_of_few_shapes_hold_the_same_texts(encoding):
     )  # not beyond the limits
 
 
-def test_other_models_have_their_batches_as_they_are():
+def test_pairs_of_texts_have_few_shapes_too():
     encoding = PairEncoding(segments=2, max_positions=20)
-    batch = encoding.batch([([4, 5], [0, 0])], WORDPIECE.special)
-    assert encoding.rounded(batch, batch_tokens=64, most=9) is batch
+    batch = encoding.batch([([4, 5], [0, 0])] * 3 + [([4] * 7, [0] * 7)], WORDPIECE.special)
+    rounded = encoding.rounded(batch, batch_tokens=64, most=9)
+    (rows, length), (count, longest) = rounded.tokens.shape, batch.tokens.shape
+    assert length <= 9
+    assert torch.equal(rounded.tokens[:count, :longest], batch.tokens)
+    assert rounded.counted.tolist() == [True] * count + [False] * (rows - count)
+    assert rounded.mask[:count].sum() == batch.mask.sum()
+    assert rounded.mask[:, 0].all()

@@ -44,9 +44,9 @@ def test_what_has_a_direction_is_not_flipped() -> None:
 @pytest.mark.parametrize(
     ("verb", "best_by", "chosen"),
     [
-        ("translate", "auto", ("bleu", "exact_match", "loss")),
-        ("translate", "exact_match", ("exact_match", "bleu", "loss")),
-        ("translate", "valid_loss", ("loss", "bleu", "exact_match")),
+        ("translate", "auto", ("bleu", "rougeL", "exact_match", "loss")),
+        ("translate", "exact_match", ("exact_match", "bleu", "rougeL", "loss")),
+        ("translate", "valid_loss", ("loss", "bleu", "rougeL", "exact_match")),
         ("classify", "auto", ("accuracy", "loss")),
         ("generate", "auto", ("loss",)),
         ("caption", "auto", ("cider", "exact_match", "loss")),
