@@ -192,7 +192,11 @@ def test_a_shared_layer_has_an_entry_for_each_call(
         model(given)
         model(given)  # another pass goes on with the rows of the same calls
     assert twice.sites == entries
-    torch.testing.assert_close(twice[entries[-1]], seen[entries[-1]][:, :, [1]], rtol=0, atol=1e-6)
+    with trace(model, site, rows=[1]) as once:
+        model(given)
+    assert torch.equal(twice[entries[-1]], once[entries[-1]])
+    # The last bit of a product of one row may be another than that of all rows, by processor.
+    torch.testing.assert_close(once[entries[-1]], seen[entries[-1]][:, :, [1]], rtol=0, atol=1e-6)
 
 
 @torch.no_grad()
