@@ -59,9 +59,8 @@ class TransformerConfig:
     positions: str = setting("sinusoidal", choices=POSITIONS)
     scaled: bool = True  # multiply embeddings by sqrt(dim)
     tied: bool = True  # one table for target and output embeddings, and the source's with a joint vocabulary
-    max_positions: int = setting(
-        512, at_least=1
-    )  # most tokens of a text, with learned positions; others have no end
+    # most tokens of a text, with learned positions; others have no end
+    max_positions: int = setting(512, at_least=1)
     dropout: float = setting(0.1, at_least=0, below=1)  # dropout of embeddings and of each sub-layer's output
     attention_dropout: float = setting(0.0, at_least=0, below=1)  # dropout of attention weights
     activation_dropout: float = setting(0.0, at_least=0, below=1)  # dropout inside the feed-forward layers
