@@ -29,6 +29,7 @@ def mixed(sentences: Iterable[str]) -> list[str]:
 
 def main(archive: str, folder: str) -> None:
     text = zipfile.ZipFile(archive).read("deu.txt").decode("utf-8")
+    Path(folder).mkdir(parents=True, exist_ok=True)
     pairs = [line.split("\t")[:2] for line in text.splitlines()]
     train = {(german, english) for english, german in pairs if split(english) == "train"}
     learned = {german for german, _ in train}
