@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -208,19 +209,68 @@ def listening(*more: str, token: str = "", port: int = 0) -> Iterator[str]:
     from regard.runs.shipped import shipped
 
     shelf = Shelf([*shipped(), *more], limits=Limits(), counters=Counters(), device="cpu")
-    socket = bind("127.0.0.1", port)
+    listener = bind("127.0.0.1", port)
     config = uvicorn.Config(
         build(shelf, token=token), log_config=None, access_log=False, timeout_graceful_shutdown=2
     )
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{socket.getsockname()[1]}"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join(timeout=20)
-        socket.close()
+        listener.close()
+
+
+class Cable:
+    """Between a browser and a server: `cut` ends every connection in the middle and refuses others until `mend`."""
+
+    def __init__(self, port: int) -> None:
+        self.server, self.ends = port, list[socket.socket]()
+        self.listener = self.listen(0)
+        self.port = self.listener.getsockname()[1]
+
+    def listen(self, port: int) -> socket.socket:
+        listener = socket.create_server(("127.0.0.1", port))
+        threading.Thread(target=self.accept, args=(listener,), daemon=True).start()
+        return listener
+
+    def accept(self, listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                browser, _ = listener.accept()
+                server = socket.create_connection(("127.0.0.1", self.server))
+                self.ends += [browser, server]
+                for both in ((browser, server), (server, browser)):
+                    threading.Thread(target=self.carry, args=both, daemon=True).start()
+
+    def carry(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+        for end in (source, target):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def cut(self) -> None:
+        for end in (self.listener, *self.ends):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+        self.ends.clear()
+
+    def mend(self) -> None:
+        self.listener = self.listen(self.port)
+
+
+@pytest.fixture
+def cable(address: str) -> Iterator[Cable]:
+    """To the server of `address`."""
+    found = Cable(int(address.rpartition(":")[2]))
+    yield found
+    found.cut()
 
 
 @pytest.fixture

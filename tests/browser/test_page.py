@@ -66,16 +66,6 @@ def test_the_first_view_appears_without_typing(page: Any, address: str) -> None:
     expect(page.locator("textarea").first).to_have_value("3 May 1979")
 
 
-def test_another_model_keeps_what_was_typed(visit: Visit) -> None:
-    page = visit(model="dates")
-    page.fill("textarea", "7 July 2007")
-    page.keyboard.press("Enter")
-    expect(answer(page)).to_contain_text("2007-07-07")
-    page.check("input[value=de-en]")
-    expect_state(page, model="de-en", text="7 July 2007")
-    expect(page.locator("textarea").first).to_have_value("7 July 2007")
-
-
 def test_a_text_appears_as_it_is_written(visit: Visit) -> None:
     page = visit(model="shakespeare")
     page.evaluate("""() => {

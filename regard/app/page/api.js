@@ -31,19 +31,36 @@ function pause(milliseconds, signal) {
   });
 }
 
-/** The response, if the server has answered and is content. */
-export async function request(path, settings = {}) {
+let tellLost = () => {};
+
+/** `tell(lost)` is told whether the server does not answer at present, and is asked again. */
+export function whenLost(tell) {
+  tellLost = tell;
+}
+
+/** What `read(response)` gives, if the server has answered and is content. */
+export async function request(path, settings = {}, read = response => response) {
+  try {
+    return await persist(path, settings, read);
+  } finally {
+    tellLost(false);
+  }
+}
+
+async function persist(path, settings, read) {
   for (let tries = 0; ; tries++) {
     let response;
     try {
       response = await fetch(path, settings);
+      tellLost(false);
+      if (response.ok) return await read(response);
     } catch (error) {
       if (error.name === "AbortError") throw error;
       if (tries === WAITS.length) throw new Failure("The server does not answer. Is it still running?");
+      tellLost(true);
       await pause(WAITS[tries], settings.signal);
       continue;
     }
-    if (response.ok) return response;
     if (response.status === 401 && path !== "/sign-in") {
       await signedIn();
       continue;
@@ -69,11 +86,16 @@ function posted(body, signal) {
 }
 
 export async function get(path, signal) {
-  return (await request(path, {signal})).json();
+  return request(path, {signal}, response => response.json());
 }
 
 export async function post(path, body, signal) {
-  return (await request(path, posted(body, signal))).json();
+  return request(path, posted(body, signal), response => response.json());
+}
+
+function brokeOff(error) {
+  if (error?.name === "AbortError") throw error;
+  throw new Failure("The answer broke off: the server does not answer any more.");
 }
 
 /** Server-sent events, each as [name, data]. An `error` event is thrown; a stream that breaks off too. */
@@ -83,8 +105,8 @@ export async function* events(path, body, signal) {
   let text = "";
   try {
     for (;;) {
-      const {done, value} = await reader.read();
-      if (done) throw new Failure("The answer broke off.", 0);
+      const {done, value} = await reader.read().catch(brokeOff);
+      if (done) brokeOff();
       text += value;
       const parts = text.split("\n\n");
       text = parts.pop();

@@ -6,6 +6,17 @@ import {isAsked, optionsForm} from "./options.js";
 const CHIP = 42;  // characters of an example on its button
 const MISSING = "Give images of each class first. An address cannot hold them: choose them here again.";
 
+const kindOf = ({inputs: {schema}}) => schema.format ?? schema.type;
+
+/** Whether an input of one task makes sense for another: any image does; a text where both are of the same data, as their
+    examples tell, or where a run has none of its own. */
+export function alike(one, other) {
+  if (one === other || (kindOf(one) === "byte" && kindOf(other) === "byte")) return true;
+  if (kindOf(one) !== kindOf(other)) return false;
+  const own = new Set(one.inputs.examples);
+  return other.inputs.examples.some(example => own.has(example)) || (one.task === other.task && (!one.about || !other.about));
+}
+
 /** A short text with what cannot be seen taken out. */
 function chip(text) {
   const short = String(text).replace(/\s+/g, " ").trim();
@@ -14,7 +25,7 @@ function chip(text) {
 
 function textInput(task, changed, submit) {
   const number = task.inputs.schema.type === "integer", {examples, drawn} = task.inputs;
-  const read = () => number ? (box.value === "" ? [] : [Number(box.value)]) : box.value === "" && drawn ? [] : [box.value];
+  const read = () => number ? (box.value === "" ? [] : [Number(box.value)]) : box.value.trim() === "" && drawn ? [] : [box.value];
   const box = number ? make("input", {type: "number", min: task.inputs.schema.minimum ?? null})
     : make("textarea", {rows: 2, spellcheck: "false", dir: "auto", placeholder: drawn ? "empty: one is drawn" : ""});
   box.addEventListener("keydown", event => {
@@ -33,6 +44,7 @@ function textInput(task, changed, submit) {
     get state() { return {text: box.value}; },
     get values() { return read(); },
     url: null,
+    isMissing: () => box.value.trim() === "" && !drawn && !task.continues,
     missing: "Type something first.",
     set(next) { box.value = next.text ?? examples[next.example ?? 0] ?? ""; },
     isExample: () => examples.map(String).includes(box.value),
@@ -44,6 +56,7 @@ function textInput(task, changed, submit) {
 export class Ask {
   constructor(form, {submit, stop, chosen}) {
     Object.assign(this, {form, submit, stop, chosen, input: null, options: null, task: null, own: {}});
+    this.typed = [];  // what the person gave, as [task, state], the latest first
     this.told = make("p", {class: "error", role: "alert", id: newId("told")});
     form.addEventListener("submit", event => {
       event.preventDefault();
@@ -51,17 +64,25 @@ export class Ask {
     });
   }
 
-  /** Show the form for a task; a text that the person typed stays. */
-  show(model, task) {
-    const typed = this.input && !this.input.isExample?.() ? this.input.state : {};
+  /** What the person gave stays for tasks that it makes sense for. */
+  remember() {
+    if (!this.input) return;
+    this.typed = this.typed.filter(([task]) => !alike(task, this.task));
+    if (!this.input.isExample()) this.typed.unshift([this.task, this.input.state]);
+  }
+
+  show(model, task, state = null) {
+    this.remember();
+    const [, typed] = this.typed.find(([other]) => alike(other, task)
+      || (model.tasks.includes(other) && kindOf(other) === kindOf(task))) ?? [];
     this.input?.close();
     this.task = task;
     const failed = message => this.fail(message), submit = () => this.submit();
-    this.input = task.inputs.schema.format === "byte" ? imageInput(task.inputs.examples, submit, failed)
+    this.input = task.inputs.schema.format === "byte" ? imageInput(task.inputs.examples, this.own, submit, failed)
       : textInput(task, submit, submit);
     this.options = optionsForm(task, this.own, () => this.changedOptions(), failed);
     this.options.set(task.example_options);
-    this.input.set("text" in typed ? typed : {example: 0});
+    this.input.set(state ?? typed ?? {example: 0});
     const verbs = model.tasks.map(one => [one.task, one.task]);
     const run = make("button", {type: "submit", class: "main"}, task.task[0].toUpperCase() + task.task.slice(1));
     this.ending = button("Stop", () => this.stop(), {class: "plain", hidden: true});
@@ -82,8 +103,8 @@ export class Ask {
 
   /** What a task needs and is not there, in words; "": all is there. */
   get missing() {
-    const {inputs} = this.task, needs = this.task.options.filter(isAsked);
-    if (!this.input.values.length && !inputs.drawn) return this.input.missing;
+    const needs = this.task.options.filter(isAsked);
+    if (this.input.isMissing()) return this.input.missing;
     return needs.every(one => one.name in this.options.values) ? "" : MISSING;
   }
 

@@ -20,8 +20,9 @@ async function imageUrl(file) {
   return canvas.toDataURL("image/jpeg", .9);
 }
 
-/** A place for one image. `changed()` is called when the person chose one; `failed(message)` when it cannot be read. */
-export function imageInput(examples, changed, failed) {
+/** A place for one image. `own.image` keeps one that the person gave, also for the next form. `changed()` is called when the
+    person chose one; `failed(message)` when it cannot be read. */
+export function imageInput(examples, own, changed, failed) {
   let state = {}, url = null, reading = null;
   const picked = make("input", {type: "file", accept: "image/*", "aria-label": "Choose an image"});
   const preview = make("img", {alt: "The image that is asked about", hidden: true});
@@ -39,13 +40,14 @@ export function imageInput(examples, changed, failed) {
   async function take(files) {
     const file = [...files].find(one => one.type.startsWith("image/")) ?? files[0];
     if (!file) return;
-    const own = reading = imageUrl(file);  // what is chosen meanwhile takes its place
+    const latest = reading = imageUrl(file);  // what is chosen meanwhile takes its place
     try {
-      const found = await own;
-      if (reading !== own) return;
+      const found = await latest;
+      if (reading !== latest) return;
+      own.image = found;
       show({image: true}, found);
     } catch {
-      if (reading === own) failed("This file is not an image that the browser can read.");
+      if (reading === latest) failed("This file is not an image that the browser can read.");
       return;
     }
     changed();
@@ -81,10 +83,13 @@ export function imageInput(examples, changed, failed) {
     get state() { return state; },
     get values() { return url ? [url] : []; },
     get url() { return url; },
+    isMissing: () => !url,
+    isExample: () => !state.image,
     missing: "Choose an image first. An address cannot hold one: drop it here again.",
     set(next) {
       if ("example" in next && examples[next.example]) show(next, examples[next.example]);
-      else if (!(next.image && state.image)) show({}, null);
+      else if (next.image && own.image) show({image: true}, own.image);
+      else show({}, null);
     },
     close() {
       reading = null;

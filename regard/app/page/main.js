@@ -1,7 +1,7 @@
 // The page: a question, and one or two models that answer it.
-import {Failure, get, whenSignedOut} from "./api.js";
+import {Failure, get, whenLost, whenSignedOut} from "./api.js";
 import {readAddress, writeAddress} from "./address.js";
-import {Ask} from "./ask.js";
+import {Ask, alike} from "./ask.js";
 import {modelList} from "./choose.js";
 import {button, make} from "./dom.js";
 import {shareButton} from "./keep.js";
@@ -12,16 +12,16 @@ import {themeButton} from "./theme.js";
 
 const SOON = 100;  // milliseconds
 const find = id => document.getElementById(id);
-const kindOf = task => JSON.stringify([task.inputs.schema.type, task.inputs.schema.format]);
 
-/** Whether a task can be asked with the form of another: the same kind of input, and the examples that it needs. */
+/** Whether a task can be asked with the form of another: an input that makes sense for both, and the examples that it needs. */
 function fits(task, first) {
   const there = new Set(first.options.map(one => one.name));
-  return kindOf(task) === kindOf(first) && task.options.filter(isAsked).every(one => there.has(one.name));
+  return alike(task, first) && task.options.filter(isAsked).every(one => there.has(one.name));
 }
 
 class Page {
   constructor(models) {
+    this.all = models;
     this.models = models.filter(one => one.status !== "broken");
     this.panels = [];
     this.list = modelList(find("models"), models, name => this.chooseModel(name));
@@ -45,6 +45,12 @@ class Page {
     const usual = this.models.find(one => one.tasks[0].steps && one.tasks[0].inputs.schema.format !== "byte");
     const chosen = this.modelOf(model) ?? usual ?? this.models[0];
     return [chosen, chosen.tasks.find(one => one.task === task) ?? chosen.tasks[0]];
+  }
+
+  /** Why a model that an address names cannot be shown; "": it can. */
+  lacking({model} = {}) {
+    if (!model || this.modelOf(model)) return "";
+    return this.all.find(one => one.name === model)?.error ?? `This server has no model named “${model}”.`;
   }
 
   newPanel(own = {}) {
@@ -84,13 +90,13 @@ class Page {
     const [first, second] = state.panels, [model, task] = this.found(first);
     this.newPanel().set(model, task, first);
     this.list.mark(model.name);
-    this.ask.input = null;
-    this.ask.show(model, task);
+    this.ask.show(model, task, Object.keys(state.input).length ? state.input : {example: 0});
     if (state.options) this.ask.options.restore(state.options);
-    if (Object.keys(state.input).length) this.ask.input.set(state.input);
-    if (second) this.addSecond(second);
+    const lacking = this.lacking(first) || this.lacking(second);
+    if (second && !lacking) this.addSecond(second);
     this.restoring = false;
-    if (!this.ask.missing) this.run();
+    if (lacking) this.ask.fail(lacking);
+    else if (!this.ask.missing) this.run();
     else if (state.options) this.ask.fail(this.ask.missing);
   }
 
@@ -111,6 +117,7 @@ class Page {
   submit() {
     this.ask.fail("");
     if (this.ask.missing) {
+      this.panels.forEach(one => one.forget());
       this.ask.fail(this.ask.missing);
       return;
     }
@@ -130,7 +137,7 @@ class Page {
   }
 
   stop() {
-    this.panels.forEach(one => one.stop());
+    this.panels.forEach(one => one.end());
     if (this.ask.task) this.ask.busy(false);
   }
 
@@ -167,7 +174,7 @@ class Page {
     if (this.panels.length > 1) this.removeSecond();
     else {
       const [{model, task, state}] = this.panels;
-      const other = this.models.find(one => one !== model && one.tasks.some(each => each.task === task.task));
+      const other = this.models.find(one => one !== model && one.tasks.some(each => each.task === task.task && fits(each, task)));
       const panel = this.addSecond(other ? {model: other.name, task: task.task} : {...state, view: {}});
       if (!this.ask.missing) this.run([panel]);
     }
@@ -177,6 +184,7 @@ class Page {
 
 async function start() {
   whenSignedOut(askForToken);
+  whenLost(lost => { find("notice").textContent = lost ? "The server does not answer. It is asked again …" : ""; });
   find("skip").addEventListener("click", event => {
     event.preventDefault();  // the address stays that of what is seen
     find("ask").focus();

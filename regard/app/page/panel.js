@@ -31,7 +31,7 @@ export class Panel {
 
   /** Another model or task; what is kept of a view is that of the state. */
   set(model, task, state = {}) {
-    Object.assign(this, {model, task, answer: null, data: null, looking: null});
+    Object.assign(this, {model, task});
     this.state = {site: "", view: {}, ...state, model: model.name, task: task.task};
     if (!this.sites.includes(this.state.site)) this.state.site = "";
     if (!task.steps) delete this.state.steps;
@@ -71,7 +71,9 @@ export class Panel {
       parts.push(make("label", {for: id}, "Where"), select(options, this.state.site, site => this.chooseSite(site), {id}));
     }
     if (this.task.steps) parts.push(this.modes());
-    parts.push(keepMenu((form, ask) => this.again(id => ask(lookAddress(this.model.name, id, this.kept(form))))));
+    this.keeping = keepMenu((form, ask) => this.again(id => ask(lookAddress(this.model.name, id, this.kept(form)))));
+    parts.push(this.keeping);
+    this.settle(null);
     this.tools.replaceChildren(...parts);
   }
 
@@ -121,9 +123,33 @@ export class Panel {
     this.stepping.close();
   }
 
+  /** The person ends the answer: what was written of it stays, and says so. */
+  end() {
+    if (!this.running || this.answer) return this.stop();
+    const part = this.isNew ? [...this.out.children] : [];
+    this.forget(...part, part.length ? make("p", {class: "aside"}, "Stopped here.") : "");
+  }
+
+  /** There is no answer to what is asked now; `told` is shown in its place. */
+  forget(...told) {
+    this.stop();
+    this.settle(null);
+    this.out.replaceChildren(...told);
+    clear(this.look);
+  }
+
+  /** The answer that is seen, whose files can be kept; null: there is none. */
+  settle(answer) {
+    this.answer = answer;
+    if (!answer) [this.data, this.looking] = [null, null];
+    this.keeping.hidden = !answer;
+  }
+
   /** Ask, show the answer as it comes, then where the model looked. */
   async ask() {
     this.stop();
+    this.settle(null);
+    this.isNew = false;  // is the text that is seen of the answer that is awaited?
     const running = this.running = new AbortController();
     this.element.setAttribute("aria-busy", "true");
     this.out.setAttribute("aria-busy", "true");
@@ -143,8 +169,8 @@ export class Panel {
 
   fail(error) {
     if (!(error instanceof Failure)) throw error;
-    this.failed(error.message);
-    clear(this.look);
+    this.forget(this.choices ? make("p", {class: "error", role: "alert"}, error.message) : "");
+    if (!this.choices) this.failed(error.message);
   }
 
   body() {
@@ -159,10 +185,14 @@ export class Panel {
       try {
         for await (const [name, data] of events(path, {...this.body(), stream: true}, signal)) {
           if (name === "answer") {
-            this.answer = data;
+            this.settle(data);
             showAnswer(this.out, data, asked);
           } else if (name === "piece") {
-            if (!shown) this.out.replaceChildren(shown = textOf(this.task.continues ? asked : "", ""));
+            if (!shown) {
+              this.isNew = true;
+              clear(this.look);
+              this.out.replaceChildren(shown = textOf(this.task.continues ? asked : "", ""));
+            }
             shown.lastChild.textContent = text += data.text;
           }
         }

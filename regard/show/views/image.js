@@ -1,6 +1,7 @@
 // Weights in colour over an image in grey: one look large, all looks as small buttons below or beside it.
 
 import {
+  clamp,
   clean,
   make,
   onTheme,
@@ -116,9 +117,9 @@ export function showImages(root, {url, groups, top, topText, hint}, {state, keep
     type: "range",
     min: 0,
     max: 100,
-    value: Math.round(100 * (state.strength ?? STRENGTH)),
+    value: Math.round(100 * (typeof state.strength === "number" ? state.strength : STRENGTH)),
   });
-  let at = looks.length ? Math.max(0, Math.min(looks.length - 1, state.look ?? 0)) : -1;
+  let at = looks.length ? clamp(Number.isInteger(state.look) ? state.look : 0, looks.length) : -1;
   let image = null,
     place = null,
     ramp,

@@ -133,7 +133,7 @@ export function show(element, data, host = {}) {
     () => keep(null),
   );
   repaint();
-  if (Number.isInteger(state.row) && state.row < steps) keep(state.row);
+  if (Number.isInteger(state.row) && state.row >= 0 && state.row < steps) keep(state.row);
   const stop = onTheme(repaint);
   return {
     close() {
@@ -148,7 +148,7 @@ function readPanel(name, table, {scale, shown, panels}) {
       shape: [rows, steps],
       values,
     } = readTable(table),
-    far = one => Math.max(...one.map(Math.abs));
+    far = one => largest(one.map(Math.abs));
   const signed = values.some(value => value < 0),
     seen = shown?.[name] ? readTable(shown[name]).values : null;
   const own = far(values),
