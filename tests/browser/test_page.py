@@ -194,7 +194,7 @@ def test_a_view_that_was_removed_before_its_image_came_is_no_error(visit: Visit)
         """async () => {
             const {readRamp} = await import("/views/parts.js");
             const view = document.querySelector(".regard-overlay");
-            return [view, document.createElement("div")].map(element => new Set(readRamp(element, "--heat")).size);
+            return [view, document.createElement("div")].map(element => new Set(readRamp(element)).size);
         }"""
     )
     assert ramp[0] > 9
@@ -237,6 +237,7 @@ def test_examples_of_the_run_are_seen_again(visit: Visit) -> None:
     page.wait_for_selector(".panel:not([aria-busy]) .regard-examples *")
     assert answer(page).inner_text() == told
     expect(page.locator(".class-row img")).to_have_count(5)
+    page.locator(".episode summary").click()
     page.locator(".class-row").first.get_by_role("button", name="Remove").click()
     page.locator(".tried-image").nth(1).click()
     expect_state(page, example="1", options={"support": True, "top": 5})
@@ -552,6 +553,9 @@ def test_nothing_is_in_the_way_of_assistive_technology(
     page = visit(model="dates", text="3 May 1979")
     assert violations(page) == []
     assert does_not_scroll_sideways(page)
+    if (folded := page.get_by_role("button", name="Controls")).is_visible():
+        folded.click()
+        assert violations(page) == []
     page.locator(".modes").get_by_text("Step by step").click()
     page.wait_for_selector(".candidates li")
     page.wait_for_selector(".stepping .regard-shaded .stage")
@@ -569,6 +573,84 @@ def test_every_kind_of_shipped_model_has_its_view_also_on_a_phone(
         assert answer(page).inner_text().strip(), model
         assert does_not_scroll_sideways(page), model
         assert violations(page) == [], model
+
+
+FIRST = ".cells, canvas:not(.sign-line), .words, .sentences, .query img, .sheet .grid"  # the first of a picture
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
+def test_answer_and_picture_are_seen_without_scrolling(
+    visit: Visit, same_page: Any, resized: Callable[..., None], width: int, height: int
+) -> None:
+    resized(same_page, width, height)
+    for model, view in VIEWS.items():
+        page = visit(f".regard-{view} *", model=model, fresh=True)
+        told = page.locator(".panel .answer > *").first.bounding_box()
+        seen = page.locator(f".panel > .regard-{view}").locator(FIRST).first.bounding_box()
+        assert told["y"] + 20 < height / 2, model
+        assert seen["y"] < 0.8 * height, model
+
+
+def test_a_map_uses_the_room_of_the_window_and_fits_into_it(
+    visit: Visit, same_page: Any, resized: Callable[..., None]
+) -> None:
+    for width, height in ((1280, 720), (1440, 900)):
+        resized(same_page, width, height)
+        box = visit(fresh=True, model="dates").locator(".panel .cells").bounding_box()
+        assert box["y"] + box["height"] < height
+    assert box["height"] > 450
+
+
+def test_an_image_keeps_its_colours_and_opens_on_the_most_telling_word(visit: Visit) -> None:
+    page = visit(".regard-looks .painted", model="scenes", fresh=True)
+    expect(page.locator(".thumb[aria-pressed=true]")).to_contain_text("circle")
+    strongest = page.evaluate("""() => {
+        const canvas = document.querySelector(".frame canvas"), pen = canvas.getContext("2d");
+        const {data} = pen.getImageData(0, 0, canvas.width, canvas.height);
+        let blue = 0;
+        for (let at = 0; at < data.length; at += 4) blue = Math.max(blue, data[at + 2] - data[at]);
+        return blue;
+    }""")
+    assert strongest > 80, "the blue circle is blue"
+
+
+def test_images_that_open_a_channel_most_stand_beside_the_gates(visit: Visit) -> None:
+    page = visit(".regard-gates .opening figure", model="shapes-senet")
+    page.focus(".plots section:nth-child(2) .plot")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".opening p")).to_have_text("channel 0 is opened most by")
+    gates = [float(text) for text in page.locator(".opening figcaption").all_inner_texts()]
+    assert len(gates) == 3
+    assert gates == sorted(gates, reverse=True)
+
+
+def test_heads_stay_in_sight_while_a_tape_plays(visit: Visit, same_page: Any, resized: Callable[..., None]) -> None:
+    resized(same_page, 1280, 720)
+    page = visit(".regard-tape .heads-and", model="copy", fresh=True)
+    expect(page.locator(".regard-tape .key")).to_contain_text("of 128 places were used")
+    page.get_by_role("button", name="Play").click()
+    expect(page.locator(".memory .sub")).to_have_text("Memory after step 1")
+    for part in (".track", ".step", ".memory canvas >> nth=1"):
+        box = page.locator(f".regard-tape {part}").bounding_box()
+        assert box["y"] >= 0
+        assert box["y"] + box["height"] <= 720
+
+
+def test_print_and_projector_show_question_answer_and_picture(visit: Visit, same_page: Any) -> None:
+    page = visit(model="dates", fresh=True)
+    before = answer(page).bounding_box()["height"]
+    page.get_by_role("button", name="Projector").click()
+    assert answer(page).bounding_box()["height"] > 1.2 * before
+    for state in ("projector", "print"):
+        expect(page.locator(".models")).to_be_hidden()
+        expect(page.locator(".tried")).to_be_hidden()
+        for seen in ("textarea >> nth=0", ".panel .answer", ".panel .cells"):
+            expect(page.locator(seen)).to_be_visible()
+        if state == "projector":
+            page.get_by_role("button", name="Projector").click()
+            page.emulate_media(media="print")
+    expect(page.locator(".panel-tools")).to_be_hidden()
+    page.emulate_media(media="screen")
 
 
 def test_light_and_dark_by_a_button(visit: Visit, new_page: Callable[..., Any]) -> None:

@@ -32,7 +32,7 @@ def opened(same_page: Any, tmp_path: Path) -> Callable[..., Any]:
         path.write_text(picture if isinstance(picture, str) else picture.html(), encoding="utf-8")
         page.goto(path.as_uri())
         page.wait_for_selector(".regard .told, .regard .card")
-        page.wait_for_selector(".whole:empty", state="detached")  # an image has been decoded, and is drawn
+        page.wait_for_selector(".view:has(.frame):not(.painted)", state="detached")  # an image is drawn
         return page
 
     return opening

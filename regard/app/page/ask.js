@@ -27,7 +27,7 @@ function textInput(task, changed, submit) {
   const number = task.inputs.schema.type === "integer", {examples, drawn} = task.inputs;
   const read = () => number ? (box.value === "" ? [] : [Number(box.value)]) : box.value.trim() === "" && drawn ? [] : [box.value];
   const box = number ? make("input", {type: "number", min: task.inputs.schema.minimum ?? null})
-    : make("textarea", {rows: 2, spellcheck: "false", dir: "auto", placeholder: drawn ? "empty: one is drawn" : ""});
+    : make("textarea", {rows: 1, spellcheck: "false", dir: "auto", placeholder: drawn ? "empty: one is drawn" : ""});
   box.addEventListener("keydown", event => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();

@@ -101,10 +101,25 @@ export function imageInput(examples, own, changed, failed) {
 /** Examples of classes, each with its images: {class: [url, ...]}. */
 export function episodeInput(name, help, changed, failed) {
   const rows = make("div", {class: "classes"}), add = button("Add a class", () => row(), {class: "plain"});
-  const element = make("fieldset", {class: "episode"}, make("legend", {}, name), make("p", {class: "aside"}, help), rows, add);
+  const summary = make("summary", {}), fields = make("fieldset", {}, make("legend", {class: "unseen"}, name),
+    make("p", {class: "aside"}, help), rows, add);
+  const element = make("details", {class: "episode"}, summary, fields);
+
+  /** What it holds, where it is folded. */
+  function tell() {
+    const found = [...rows.children].map(one => one.read()).filter(([, images]) => images.length);
+    summary.replaceChildren(`${name}:`, ...found.map(([label, images]) => make("span", {}, make("bdi", {}, label), " ",
+      make("img", {src: images[0], alt: ""}), images.length > 1 ? ` × ${images.length}` : "")),
+    found.length ? "" : make("b", {}, "give images of each class"));
+  }
+
+  function changedRows() {
+    tell();
+    changed();
+  }
 
   function row(label = `class ${rows.children.length + 1}`, urls = []) {
-    const text = make("input", {type: "text", value: label, "aria-label": "Name of the class", onchange: changed});
+    const text = make("input", {type: "text", value: label, "aria-label": "Name of the class", onchange: changedRows});
     const shown = make("span", {class: "tried"}), images = [];
     const put = url => {
       images.push(url);
@@ -118,12 +133,13 @@ export function episodeInput(name, help, changed, failed) {
       } catch {
         failed("One of these files is not an image that the browser can read.");
       }
-      changed();
+      picked.value = "";
+      changedRows();
     });
-    const one = make("div", {class: "class-row"}, text, shown, picked,
+    const one = make("div", {class: "class-row"}, text, shown, make("label", {class: "file-button"}, "Add images", picked),
       button("Remove", () => {
         one.remove();
-        changed();
+        changedRows();
       }, {class: "plain"}));
     one.read = () => [text.value, images];
     rows.append(one);
@@ -135,6 +151,8 @@ export function episodeInput(name, help, changed, failed) {
       rows.replaceChildren();
       for (const [label, urls] of Object.entries(value ?? {})) row(label, urls);
       while (rows.children.length < 2) row();
+      tell();
+      element.open = !value;  // there is something to give
     },
     get value() {
       const found = [...rows.children].map(one => one.read()).filter(([label, urls]) => label && urls.length);

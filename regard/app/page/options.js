@@ -27,10 +27,11 @@ function choiceControl(values, schema) {
 }
 
 function textControl(schema) {
-  const made = make("textarea", {rows: 1, placeholder: "none"}), many = schema.type === "array";
-  const lines = () => made.value.split("\n").filter(Boolean);
+  const made = make("textarea", {rows: 1, placeholder: "none"}), many = schema.type === "array";  // one text a line
+  const lines = () => made.value.split("\n").filter(Boolean).map(line => line.replaceAll("\\n", "\n"));
+  const written = text => text.replaceAll("\n", "\\n");
   return {made, read: () => made.value === "" ? null : many ? lines() : made.value,
-    write: value => { made.value = Array.isArray(value) ? value.join("\n") : value ?? ""; }};
+    write: value => { made.value = Array.isArray(value) ? value.map(written).join("\n") : value ?? ""; }};
 }
 
 function controlOf(schema) {

@@ -1,8 +1,8 @@
 // One model's side of the page: its answer, where it looked for it, and its decoding step by step.
-import {Failure, events, modelPath} from "./api.js";
+import {Failure, events, modelPath, post} from "./api.js";
 import {showAnswer, textOf} from "./answer.js";
 import {systemOf} from "./choose.js";
-import {make, newId, select} from "./dom.js";
+import {button, make, newId, select} from "./dom.js";
 import {keepMenu} from "./keep.js";
 import {EVERY, clear, draw, fetchLook, lookAddress, picture} from "./look.js";
 import {Stepping} from "./stepping.js";
@@ -17,6 +17,7 @@ export class Panel {
     this.state = {model: "", task: "", site: "", view: {}};
     this.answer = this.model = this.task = this.data = null;
     this.running = null;
+    this.known = new Map();  // what is seen of examples
     this.head = make("header", {class: "panel-head"});
     this.out = make("div", {class: "answer", "aria-live": "polite", "aria-label": "Answer", role: "region", tabindex: "-1"});
     this.tools = make("div", {class: "controls panel-tools"});
@@ -26,7 +27,7 @@ export class Panel {
       this.state.steps = tokens;
       this.changed(false);
     });
-    this.element = make("section", {class: "panel"}, this.head, this.out, this.tools, this.look, this.steps);
+    this.element = make("section", {class: "panel"}, this.head, this.tools, this.out, this.look, this.steps);
   }
 
   /** Another model or task; what is kept of a view is that of the state. */
@@ -74,7 +75,10 @@ export class Panel {
     this.keeping = keepMenu((form, ask) => this.again(id => ask(lookAddress(this.model.name, id, this.kept(form)))));
     parts.push(this.keeping);
     this.settle(null);
-    this.tools.replaceChildren(...parts);
+    const folded = make("div", {class: "folded", id: newId("folded")}, ...parts);  // beside the name where there is room
+    const unfold = button("Controls", () => unfold.setAttribute("aria-expanded", String(folded.classList.toggle("open"))),
+      {class: "unfold", "aria-expanded": "false", "aria-controls": folded.id});
+    this.tools.replaceChildren(unfold, folded);
   }
 
   modes() {
@@ -242,6 +246,7 @@ export class Panel {
         part: wanted => part({site: found.site, ...wanted}),
         state: this.state.view,
         image: this.question().url,
+        examples: () => this.examples(found.site),
         changed: view => {
           this.state.view = Object.fromEntries(Object.entries(view).filter(([, value]) => value !== null && value !== false));
           this.changed(false);
@@ -254,6 +259,25 @@ export class Panel {
       clear(this.look, make("p", {class: "aside"}, error.message));
     } finally {
       if (this.looking === own) this.look.removeAttribute("aria-busy");
+    }
+  }
+
+  /** The task's own images with what is seen of each at a site: [{image, data}]. */
+  async examples(site) {
+    const {inputs: {schema, examples}, task} = this.task, key = `${this.model.name}/${task}/${site}`;
+    if (schema.format !== "byte" || examples.length < 2) return [];
+    const fetched = async () => {
+      const {answers} = await post(`${modelPath(this.model.name)}/${task}`, {...this.body(), inputs: examples});
+      const looks = answers.map(({id}) => fetchLook(this.model.name, id, {site}));
+      return (await Promise.all(looks)).map((data, at) => ({image: examples[at], data}));
+    };
+    if (!this.known.has(key)) this.known.set(key, fetched());
+    try {
+      return await this.known.get(key);
+    } catch (error) {
+      this.known.delete(key);
+      if (error instanceof Failure) return [];  // the view stands without them
+      throw error;
     }
   }
 

@@ -1,4 +1,4 @@
-// Light and dark: the system's choice unless the person made another.
+// Light and dark: the system's choice unless the person made another. And large, for a room.
 import {button} from "./dom.js";
 
 const KEY = "regard-theme", NEXT = {"": "dark", dark: "light", light: ""};
@@ -37,5 +37,15 @@ export function themeButton() {
     made.setAttribute("aria-label", made.title);
   };
   name();
+  return made;
+}
+
+/** Large type, and nothing but question, answer and picture. */
+export function projectorButton() {
+  const made = button("Projector", () => {
+    const on = document.body.classList.toggle("projector");
+    made.setAttribute("aria-pressed", String(on));
+    dispatchEvent(new Event("resize"));
+  }, {class: "plain", "aria-pressed": "false", title: "Large type for a room: question, answer and picture alone"});
   return made;
 }

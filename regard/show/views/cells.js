@@ -14,9 +14,13 @@ import {
   tokenOf,
 } from "./parts.js";
 
-const LARGEST = 36,
+const LARGEST = 52,
   LEGIBLE = 14,
   TILT = 55; // pixels of a cell, pixels with labels, degrees
+const USUAL = 36,
+  BELOW = 56; // pixels of a cell that is larger only where all fit into the window; of the key below them
+const SMALLEST = 22,
+  TALL = 20; // pixels of a cell that may shrink to fit into the window; of a line of labels
 const LABELLED = 130; // rows and columns: more have no labels
 const ROOM = 900; // pixels of a map without labels
 const SHARP = 10; // pixels of a cell from which on it is drawn as such, else as one pixel
@@ -120,7 +124,9 @@ function measure(stage, {rows, columns}, labelled) {
   };
   const lean = (TILT * Math.PI) / 180,
     rough = widest(rows, 13);
-  const cell = Math.max(LEGIBLE, Math.min(LARGEST, Math.floor((room - rough - 12) / columns.length)));
+  const wide = Math.floor((room - rough - 12) / columns.length),
+    high = Math.floor((innerHeight - Math.max(0, stage.getBoundingClientRect().top) - 2 * TALL - BELOW) / rows.length);
+  const cell = Math.max(LEGIBLE, Math.min(wide, high >= SMALLEST ? Math.min(LARGEST, high) : USUAL));
   const font = cell >= 18 ? 13.5 : 11,
     long = widest(columns, font);
   const upright = long - 10 <= 1.05 * cell;

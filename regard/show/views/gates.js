@@ -39,7 +39,7 @@ export function show(element, data, host = {}) {
   const most = Math.max(...panels.flatMap(({lines}) => lines.map(largest))),
     told = toldLine(HINT);
   const bars = data.rows.length === 1,
-    root = make("div", {class: `view ${bars ? "bars" : "lines"}`});
+    root = make("div", {class: `view ${bars ? "single" : "lines"}`});
   const plots = panels.map((panel, at) => {
     const top =
       data.scale === undefined
@@ -49,12 +49,18 @@ export function show(element, data, host = {}) {
       panel,
       top,
       bars,
-      channel => tell(at, channel),
+      channel => {
+        tell(at, channel);
+        if (others.length) showOpening(at, channel);
+      },
       () => told.rest(),
     );
   });
   const image = data.image ?? host.image,
-    legend = make("p", {class: "key legend"});
+    legend = make("p", {class: "key legend"}),
+    opening = make("div", {class: "opening", "aria-hidden": "true"});
+  let others = [], // other images with their gates: {image, panels: {name: gates}}
+    closed = false;
 
   /** "stages.0.0.excite, channel 12: star 0.98 ring 0.33" */
   function tell(at, channel) {
@@ -70,6 +76,18 @@ export function show(element, data, host = {}) {
         copySign(signs[row], sign);
         return [sign, tokenOf(data.rows[row]), " ", number, " "];
       }),
+    );
+  }
+
+  /** The images that open a channel, the one that opens it most first. */
+  function showOpening(at, channel) {
+    const found = others.map(one => ({image: one.image, gate: one.panels[panels[at].name][channel]}));
+    found.sort((one, other) => other.gate - one.gate);
+    opening.replaceChildren(
+      make("p", {class: "small"}, `channel ${channel} is opened most by`),
+      ...found.map(({image: url, gate}) =>
+        make("figure", {}, make("img", {src: url, alt: ""}), make("figcaption", {}, gate.toFixed(2))),
+      ),
     );
   }
 
@@ -94,20 +112,45 @@ export function show(element, data, host = {}) {
     make(
       "div",
       {class: "blocks"},
-      ...(image ? [make("img", {class: "input", src: image, alt: "the image"})] : []),
+      ...(image
+        ? [make("div", {class: "beside"}, make("img", {class: "input", src: image, alt: "the image"}), opening)]
+        : []),
       make("div", {class: "plots"}, ...plots.map(plot => plot.box)),
     ),
   );
   repaint();
+  if (bars && image) host.examples?.().then(found => {
+    if (closed || !found.length) return;
+    others = found.map(one => ({
+      image: one.image,
+      panels: Object.fromEntries(Object.entries(one.data.panels).map(([name, table]) => [name, readTable(table).values])),
+    }));
+    showOpening(...mostSelective(panels, others));
+  });
   const stop = onTheme(repaint),
     sized = new ResizeObserver(repaint);
   sized.observe(root);
   return {
     close() {
+      closed = true;
       stop();
       sized.disconnect();
     },
   };
+}
+
+/** The block and the channel whose gate differs most between the images. */
+function mostSelective(panels, others) {
+  let found = [0, 0],
+    widest = -1;
+  panels.forEach(({name, channels}, at) => {
+    for (let channel = 0; channel < channels; channel++) {
+      const gates = others.map(one => one.panels[name][channel]),
+        between = Math.max(...gates) - Math.min(...gates);
+      if (between > widest) [found, widest] = [[at, channel], between];
+    }
+  });
+  return found;
 }
 
 /** One block: its name, what is said of it, and a plot that one can point at. */

@@ -60,7 +60,7 @@ function showHeads(root, data, host, {state, keep, tools}) {
   const grid = make("div", {class: "grid"}),
     chosen = make("section", {class: "chosen"});
   const name = make("p", {class: "sub"}),
-    stage = make("div", {});
+    stage = make("div", {class: "lined"});
   const canvases = panels.map(() => make("canvas", {"aria-hidden": "true"}));
   const buttons = panels.map(({one, head}, at) => {
     const title = titleOf(one, head);

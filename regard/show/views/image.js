@@ -1,12 +1,13 @@
-// Weights in colour over an image in grey: one look large, all looks as small buttons below or beside it.
+// An image in its colours, seen as far as it is looked at: one look large, all looks as small buttons beside it.
 
 import {
   clamp,
   clean,
+  colourOf,
   make,
   onTheme,
   percentOf,
-  readRamp,
+  readColour,
   rove,
   sliderOf,
   steer,
@@ -16,8 +17,8 @@ import {
   toldLine,
 } from "./parts.js";
 
-const STRENGTH = 0.6,
-  SHARP_BELOW = 100; // share of the colour in a pixel; pixels of an image that is not smoothed
+const STRENGTH = 0.85,
+  SHARP_BELOW = 100; // how far a place without weight is faded; pixels of an image that is not smoothed
 const THUMB = 132,
   LARGE = 880; // pixels on the longer side
 const PAUSE = 900; // milliseconds of a look while they play
@@ -34,29 +35,31 @@ export function sharesOf(weights, rows, columns) {
   return {shares, rows, columns, place, most: shares[place], alone: shares.length > 1 && shares[place] >= ALONE};
 }
 
-/** The image, and the same in grey. Without one a plain square. */
+/** The image with its size. Without one a plain square. */
 async function loadImage(url) {
-  const picture = new Image(),
-    grey = document.createElement("canvas"),
-    pen = grey.getContext("2d");
+  const picture = new Image();
   if (url) {
     picture.src = url;
     await picture.decode().catch(() => null);
   }
-  grey.width = picture.naturalWidth || 64;
-  grey.height = picture.naturalHeight || 64;
-  if (!picture.naturalWidth) return {picture: grey, grey, width: 64, height: 64};
-  pen.drawImage(picture, 0, 0);
-  const pixels = pen.getImageData(0, 0, grey.width, grey.height),
-    {data} = pixels;
-  for (let at = 0; at < data.length; at += 4)
-    data.fill(0.299 * data[at] + 0.587 * data[at + 1] + 0.114 * data[at + 2], at, at + 3);
-  pen.putImageData(pixels, 0, 0);
-  return {picture, grey, width: grey.width, height: grey.height};
+  const {naturalWidth: width, naturalHeight: height} = picture;
+  if (width) return {picture, width, height};
+  const plain = document.createElement("canvas"),
+    pen = plain.getContext("2d");
+  plain.width = plain.height = 64;
+  pen.fillStyle = "#7f8ea3";
+  pen.fillRect(0, 0, 64, 64);
+  return {picture: plain, width: 64, height: 64};
 }
 
-/** The colours of a look over the grey image; sharp edges around a place that was chosen alone. */
-function paintLook(canvas, {grey, width, height}, look, top, ramp, strength, side) {
+/** The look whose weight is least spread out, and through an open gate: the most telling one. */
+function mostTelling(looks) {
+  const sharp = looks.map(({most, gate}) => most * (gate ?? 1));
+  return sharp.indexOf(Math.max(...sharp));
+}
+
+/** The image under a veil that opens where the look goes; sharp edges around a place that was chosen alone. */
+function paintLook(canvas, {picture, width, height}, look, top, veil, strength, side) {
   const small = document.createElement("canvas"),
     pen = canvas.getContext("2d"),
     ratio = side / Math.max(width, height);
@@ -65,20 +68,17 @@ function paintLook(canvas, {grey, width, height}, look, top, ramp, strength, sid
   const tiny = small.getContext("2d"),
     image = tiny.createImageData(look.columns, look.rows);
   look.shares.forEach((share, at) => {
-    const from = 3 * Math.round(255 * Math.min(1, share / top));
-    image.data.set([ramp[from], ramp[from + 1], ramp[from + 2], 255], 4 * at);
+    image.data.set([...veil, Math.round(255 * strength * (1 - Math.min(1, share / top)))], 4 * at);
   });
   tiny.putImageData(image, 0, 0);
   canvas.width = Math.max(1, Math.round(width * ratio));
   canvas.height = Math.max(1, Math.round(height * ratio));
   pen.imageSmoothingEnabled = Math.max(width, height) >= SHARP_BELOW;
-  pen.drawImage(grey, 0, 0, canvas.width, canvas.height);
-  pen.globalAlpha = strength;
+  pen.drawImage(picture, 0, 0, canvas.width, canvas.height);
   pen.imageSmoothingEnabled = !look.alone;
   pen.imageSmoothingQuality = "high";
   pen.drawImage(small, 0, 0, canvas.width, canvas.height);
   if (!look.alone) return;
-  pen.globalAlpha = 1;
   const wide = canvas.width / look.columns,
     high = canvas.height / look.rows;
   for (const [colour, line] of [
@@ -92,8 +92,8 @@ function paintLook(canvas, {grey, width, height}, look, top, ramp, strength, sid
 }
 
 /** `groups` is [{title, looks}], a look is {name, shares, rows, columns, place, most, alone, gate}; `top` is the share
-    of the brightest colour, null: of each look its own; `topText` says so. */
-export function showImages(root, {url, groups, top, topText, hint}, {state, keep, tools = []}) {
+    of the brightest colour, null: of each look its own; `topText` says so. `telling`: the most telling look is shown first. */
+export function showImages(root, {url, groups, top, topText, hint, telling = false}, {state, keep, tools = []}) {
   const looks = groups.flatMap(group => group.looks),
     told = toldLine(hint);
   const stage = make("canvas", {"aria-hidden": "true"}),
@@ -119,10 +119,11 @@ export function showImages(root, {url, groups, top, topText, hint}, {state, keep
     max: 100,
     value: Math.round(100 * (typeof state.strength === "number" ? state.strength : STRENGTH)),
   });
-  let at = looks.length ? clamp(Number.isInteger(state.look) ? state.look : 0, looks.length) : -1;
+  const first = Number.isInteger(state.look) ? state.look : telling ? mostTelling(looks) : 0;
+  let at = looks.length ? clamp(first, looks.length) : -1;
   let image = null,
     place = null,
-    ramp,
+    veil,
     timer = null;
 
   const play = toggleOf("Play", false, playing => {
@@ -137,37 +138,37 @@ export function showImages(root, {url, groups, top, topText, hint}, {state, keep
       make("div", {class: "thumbs"}, ...buttons.filter((_, number) => own.includes(looks[number]))),
     ),
   );
-  const whole = make("div", {class: "whole"}),
-    key = make("p", {class: "key"}, "0", make("span", {class: "ramp heat"}), topText);
+  const key = make("p", {class: "key"}, "0", make("span", {class: "ramp veil-ramp"}), topText);
   root.replaceChildren(
     make(
       "div",
       {class: "tools"},
       ...(looks.length > 1 ? [play] : []),
-      make("label", {class: "field"}, "Colour strength", slider),
+      make("label", {class: "field"}, "Fade the rest", slider),
       ...tools,
     ),
     told.line,
     make(
       "div",
       {class: "side-by-side"},
-      make("div", {class: "large"}, name, frame, key, whole),
+      make("div", {class: "large"}, name, frame, key),
       make("div", {class: "strip"}, ...sections),
     ),
   );
 
   function paint() {
     if (!image) return; // it is painted once it is there
-    ramp = readRamp(root, "--heat");
+    veil = readColour(colourOf(root, "--paper"));
+    root.classList.add("painted");
     looks.forEach((look, number) =>
-      paintLook(canvases[number], image, look, top ?? look.most, ramp, slider.value / 100, THUMB),
+      paintLook(canvases[number], image, look, top ?? look.most, veil, slider.value / 100, THUMB),
     );
     paintStage();
   }
 
   function paintStage() {
     if (!image || at < 0) return;
-    paintLook(stage, image, looks[at], top ?? looks[at].most, ramp, slider.value / 100, LARGE);
+    paintLook(stage, image, looks[at], top ?? looks[at].most, veil, slider.value / 100, LARGE);
   }
 
   function choose(next) {
@@ -262,7 +263,6 @@ export function showImages(root, {url, groups, top, topText, hint}, {state, keep
     image = found;
     paint();
     if (at < 0) frame.replaceChildren(found.picture);
-    else if (url) whole.append(Object.assign(found.picture, {alt: "the image itself"}));
   });
   if (at >= 0) {
     stop(at);

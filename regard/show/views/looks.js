@@ -18,6 +18,7 @@ export function show(element, data, host = {}) {
         top,
         topText: `${own ? "largest share of each word" : percentOf(top)}${gated}`,
         hint: "Point at a word, use the arrow keys, or play.",
+        telling: true,
       },
       context,
     );

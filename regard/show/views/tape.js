@@ -1,4 +1,4 @@
-// Bits, weights of read and write heads, and the memory, over the same steps.
+// Bits, weights of read and write heads, and the memory: time runs down, what happens in a step stands in one line.
 
 import {
   clamp,
@@ -21,38 +21,55 @@ import {
   topOf,
 } from "./parts.js";
 
-const HINT = "Point at a step, or use ← and →, to see the memory after it.";
+const HINT = "Point at a step, or use ↑ and ↓, to see the memory after it.";
 const PAUSE = 350; // milliseconds of a step while they play
-const TALLEST = 230; // pixels of a panel
+const MANY = 16, // rows of a panel from which on only those are shown that were used
+  USED = 0.02; // the largest weight of a place that counts as used
+const LOW = 3, // pixels of a step: at least, at most
+  HIGH = 22,
+  NARROW = 3, // pixels of a place: at least, at most
+  WIDE = 16,
+  GAP = 18; // pixels between panels
+const NUMBERS = 34, // pixels for the numbers of steps
+  NAMES = 22; // pixels for the names of panels
 
 export function show(element, data, host = {}) {
   const state = {...host.state},
     told = toldLine(HINT),
     root = make("div", {class: "view"});
-  const panels = Object.entries(data.panels).map(([name, table]) => readPanel(name, table, data));
-  const steps = panels[0].steps,
-    memory = data.memory ? readTable(data.memory) : null,
-    track = make("div", {class: "track"});
-  const canvases = panels.map(() => make("canvas", {"aria-hidden": "true"})),
+  const memory = data.memory ? readTable(data.memory) : null,
+    all = Object.entries(data.panels).map(([name, table]) => readPanel(name, table, data)),
+    places = usedPlaces(all, memory);
+  const panels = all.map(panel => onlyPlaces(panel, places)),
+    steps = panels[0].steps,
+    columns = panels.reduce((sum, {rows}) => sum + rows, 0);
+  const heads = panels.filter(({places: own}) => own && memory),
+    track = make("div", {class: "track"}),
     mark = make("div", {class: "step", hidden: true});
-  const scroll = make("div", {class: "scroll", ...sliderOf("step", steps, "no step is chosen")}, track);
-  const after = make("canvas", {"aria-hidden": "true"}),
+  const scroll = make(
+    "div",
+    {class: "scroll", "aria-orientation": "vertical", ...sliderOf("step", steps, "no step is chosen")},
+    track,
+  );
+  const canvases = panels.map(() => make("canvas", {"aria-hidden": "true"})),
+    after = make("canvas", {"aria-hidden": "true"}),
+    looking = make("canvas", {"aria-hidden": "true"}),
     afterName = make("p", {class: "sub"});
-  const cell = Math.max(3, Math.min(18, Math.floor(Math.min(880, (element.clientWidth || 720) - 30) / steps)));
-  let step = null,
+  enter(element, "tape");
+  element.append(...headingOf(data, host), root);
+  const room = element.clientWidth || 720,
+    beside = memory && room > 640 ? 260 : 0,
+    free = room - beside - NUMBERS - GAP * panels.length,
+    wide = clampTo(Math.floor(free / columns), NARROW, WIDE);
+  let high = HIGH,
+    step = null,
     timer = null,
     kept = false;
 
-  panels.forEach((panel, at) =>
-    track.append(make("p", {class: "sub", dir: "auto"}, clean(panel.name)), canvases[at]),
-  );
-  track.append(ticksOf(steps, cell), mark);
-  track.style.setProperty("width", `${cell * steps}px`);
   const play = toggleOf("Play", false, playing => {
     clearInterval(timer);
     timer = playing ? setInterval(() => lookAt(((step ?? -1) + 1) % steps), PAUSE) : null;
   });
-  const beside = memory ? [make("section", {class: "memory"}, afterName, after)] : [];
   const tops = [...new Set(panels.filter(({signed}) => !signed).map(({top}) => Number(top.toPrecision(3))))].sort();
   const key = make(
     "p",
@@ -64,59 +81,120 @@ export function show(element, data, host = {}) {
       ? [make("span", {class: "ramp both"}), "below 0, above 0"]
       : []),
     ...(panels.some(({hidden}) => hidden) ? [make("span", {class: "sign hidden-place"}), "not asked for"] : []),
+    ...(places ? [make("span", {}, ` · ${places.length} of ${all.find(isOfPlaces(memory)).rows} places were used`)] : []),
   );
-  enter(element, "tape");
-  element.append(...headingOf(data, host), root);
+  const legend = heads.length
+    ? [
+        make(
+          "p",
+          {class: "small"},
+          `Each row is a place. Left of it: ${heads.map(({name}) => clean(name)).join(", ")}.`,
+        ),
+      ]
+    : [];
   root.append(
     make("div", {class: "tools"}, play),
     told.line,
-    make("div", {class: "beside"}, make("div", {class: "panels"}, scroll, key), ...beside),
+    make(
+      "div",
+      {class: "beside"},
+      make("div", {class: "panels"}, scroll, key),
+      ...(memory
+        ? [make("section", {class: "memory"}, afterName, make("div", {class: "heads-and"}, looking, after), ...legend)]
+        : []),
+    ),
   );
+
+  function lay() {
+    const top = scroll.getBoundingClientRect().top;
+    high = clampTo(Math.floor((innerHeight - top - NAMES - 44) / steps), LOW, HIGH);
+    let left = NUMBERS;
+    const names = panels.map((panel, at) => {
+      const width = panel.rows * wide,
+        name = make("p", {class: "name", dir: "auto", title: clean(panel.name)}, clean(panel.name));
+      for (const part of [name, canvases[at]]) part.style.setProperty("left", `${left}px`);
+      name.style.setProperty("width", `${width + GAP - 4}px`);
+      canvases[at].style.setProperty("top", `${NAMES}px`);
+      canvases[at].style.setProperty("width", `${width}px`);
+      canvases[at].style.setProperty("height", `${high * steps}px`);
+      left += width + GAP;
+      return name;
+    });
+    track.style.setProperty("width", `${left}px`);
+    track.style.setProperty("height", `${NAMES + high * steps + 4}px`);
+    track.replaceChildren(...names, ...canvases, ...ticksOf(steps, high), mark);
+  }
 
   function repaint() {
     const grey = readColour(colourOf(element, "--hidden")),
       ramps = [readRamp(element), readRamp(element, "--diverging")];
     panels.forEach(({rows, values, signed, top, hidden}, at) => {
-      const levelAt = signed ? place => (values[place] / top + 1) / 2 : place => values[place] / top;
+      const place = cell => (cell % rows) * steps + Math.floor(cell / rows); // a step is a row of the picture
+      const levelAt = signed
+        ? cell => (values[place(cell)] / top + 1) / 2
+        : cell => values[place(cell)] / top;
       paintCells(
         canvases[at],
-        rows,
         steps,
+        rows,
         levelAt,
         ramps[Number(signed)],
-        hidden && (place => hidden[place % steps]),
+        hidden && (cell => hidden[Math.floor(cell / rows)]),
         grey,
       );
-      canvases[at].style.setProperty("height", `${Math.min(Math.max(cell, 5), TALLEST / rows) * rows}px`);
     });
-    if (memory) paintMemory(ramps[1]);
+    if (memory) paintMemory();
   }
 
-  function paintMemory(ramp) {
-    const [, places, width] = memory.shape,
-      start = (step ?? steps - 1) * places * width;
-    const most = (memory.most ??=
-      Math.max(
-        ...memory.values.reduce(([low, high], value) => [Math.max(low, -value), Math.max(high, value)], [0, 0]),
-      ) || 1);
-    paintCells(after, places, width, place => (memory.values[start + place] / most + 1) / 2, ramp);
-    afterName.textContent = `Memory after step ${step ?? steps - 1}`;
+  /** The memory after a step, and how much each head looks at its places then. */
+  function paintMemory() {
+    const [, count, width] = memory.shape,
+      now = step ?? steps - 1,
+      shown = places ?? Array.from({length: count}, (_, place) => place),
+      start = now * count * width;
+    const most = (memory.most ??= memory.values.reduce((far, value) => Math.max(far, Math.abs(value)), 0) || 1);
+    const side = clampTo(Math.floor(200 / width), 4, 14),
+      tall = clampTo(Math.floor(Math.min(420, innerHeight - 320) / shown.length), 4, 20);
+    paintCells(
+      after,
+      shown.length,
+      width,
+      cell => (memory.values[start + shown[Math.floor(cell / width)] * width + (cell % width)] / most + 1) / 2,
+      readRamp(element, "--diverging"),
+    );
+    for (const [canvas, columnsOf] of [
+      [after, width],
+      [looking, heads.length],
+    ]) {
+      canvas.style.setProperty("width", `${columnsOf * side}px`);
+      canvas.style.setProperty("height", `${tall * shown.length}px`);
+    }
+    if (heads.length)
+      paintCells(
+        looking,
+        shown.length,
+        heads.length,
+        cell => heads[cell % heads.length].values[Math.floor(cell / heads.length) * steps + now],
+        readRamp(element),
+      );
+    afterName.textContent = `Memory after step ${now}`;
   }
 
   function lookAt(next) {
     step = next;
     mark.hidden = next === null;
-    if (memory) paintMemory(readRamp(element, "--diverging"));
+    if (memory) paintMemory();
     if (next === null) return told.rest();
-    mark.style.setProperty("left", `${next * cell}px`);
-    mark.style.setProperty("width", `${cell}px`);
-    const words = panels.flatMap(panel => [" · ", clean(panel.name), ": ", ...panelWords(panel, next)]);
+    mark.style.setProperty("top", `${NAMES + next * high}px`);
+    mark.style.setProperty("height", `${high}px`);
+    const words = all.flatMap(panel => [" · ", clean(panel.name), ": ", ...panelWords(panel, next)]);
     told.tell(make("b", {}, `Step ${next}`), ...words);
     tellPlace(scroll, next, `step ${next}`);
   }
 
   track.addEventListener("pointermove", event => {
-    if (!kept) lookAt(clamp(Math.floor((event.clientX - track.getBoundingClientRect().left) / cell), steps));
+    const at = Math.floor((event.clientY - track.getBoundingClientRect().top - NAMES) / high);
+    if (!kept) lookAt(clamp(at, steps));
   });
   track.addEventListener("pointerleave", () => {
     if (!kept && !timer) lookAt(null);
@@ -129,9 +207,10 @@ export function show(element, data, host = {}) {
   track.addEventListener("click", () => keep(kept ? null : step));
   steer(
     scroll,
-    (down, across) => keep(step === null ? 0 : clamp(step + (across || down), steps)),
+    (down, across) => keep(step === null ? 0 : clamp(step + (down || across), steps)),
     () => keep(null),
   );
+  lay();
   repaint();
   if (Number.isInteger(state.row) && state.row >= 0 && state.row < steps) keep(state.row);
   const stop = onTheme(repaint);
@@ -141,6 +220,10 @@ export function show(element, data, host = {}) {
       stop();
     },
   };
+}
+
+function clampTo(value, low, most) {
+  return Math.max(low, Math.min(most, value));
 }
 
 function readPanel(name, table, {scale, shown, panels}) {
@@ -166,6 +249,31 @@ function readPanel(name, table, {scale, shown, panels}) {
   };
 }
 
+/** Whether the rows of a panel are places of the memory. */
+function isOfPlaces(memory) {
+  return ({rows, signed}) => memory && rows === memory.shape[1] && !signed;
+}
+
+/** The places of the memory that any head looked at; null: all are shown. */
+function usedPlaces(panels, memory) {
+  const heads = panels.filter(isOfPlaces(memory));
+  if (!heads.length || heads[0].rows < MANY) return null;
+  const used = ({values, steps}, place) => largest(values.subarray(place * steps, (place + 1) * steps)) >= USED;
+  const found = Array.from({length: heads[0].rows}, (_, place) => place).filter(place =>
+    heads.some(head => used(head, place)),
+  );
+  return found.length && found.length < heads[0].rows ? found : null;
+}
+
+function onlyPlaces(panel, places) {
+  const own = places !== null && panel.rows > places.at(-1) && panel.rows >= MANY && !panel.signed;
+  if (!own) return {...panel, places: false};
+  const {steps, values} = panel,
+    kept = new Float32Array(places.length * steps);
+  places.forEach((place, at) => kept.set(values.subarray(place * steps, (place + 1) * steps), at * steps));
+  return {...panel, rows: places.length, values: kept, places: true};
+}
+
 /** Bits as they are, weights by their largest place. */
 function panelWords({rows, steps, values, hidden}, step) {
   if (hidden?.[step]) return ["not asked for"];
@@ -176,13 +284,11 @@ function panelWords({rows, steps, values, hidden}, step) {
   return [`place ${column.indexOf(most)} `, make("b", {}, most.toFixed(2))];
 }
 
-function ticksOf(steps, cell) {
-  const every = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].find(count => cell * count >= 34) ?? 1000,
-    ticks = make("div", {class: "ticks"});
-  for (let at = 0; at < steps; at += every) {
-    const tick = make("span", {}, String(at));
-    tick.style.setProperty("left", `${(at + 0.5) * cell}px`);
-    ticks.append(tick);
-  }
-  return ticks;
+function ticksOf(steps, high) {
+  const every = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].find(count => high * count >= 18) ?? 1000;
+  return Array.from({length: Math.ceil(steps / every)}, (_, number) => {
+    const tick = make("span", {class: "tick"}, String(number * every));
+    tick.style.setProperty("top", `${NAMES + (number * every + 0.5) * high}px`);
+    return tick;
+  });
 }
