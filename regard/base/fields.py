@@ -17,6 +17,13 @@ from regard.errors import BadInput, DataError, RecipeError
 
 Settings = TypeVar("Settings")
 ALIKE, MOST_NEAR = 0.8, 5  # the similarity of words that differ by a typo; how many suggestions are named
+MOST_PARTS = 32  # of a dotted key in TOML
+# TOML as far as it takes to find keys; what is not closed reaches to the end, so that nothing is looked at twice.
+PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?)"""  # of a key: bare or in quotes
+DOT = r"[ \t]*+\.[ \t]*+"
+LONG_TEXT = r""""{3}(?:[^"\\]|\\.|"{1,2}(?!"))*+"{0,5}|'{3}(?:[^']|'{1,2}(?!'))*+'{0,5}"""
+LEXEME = re.compile(rf"#[^\n]*+|{LONG_TEXT}|(?P<key>{PART}(?:{DOT}{PART})*+)", re.DOTALL)
+LONG_KEY = re.compile(rf"{PART}(?:{DOT}{PART}){{{MOST_PARTS}}}", re.DOTALL)
 MOST_NUMBERS = 1000  # of a list, as the blocks in each stage of a network: more than any real network has
 
 
@@ -113,10 +120,20 @@ def build(kind: type[Settings], table: Mapping[str, Any], section: str) -> Setti
         raise RecipeError(f"[{section}]: {error}") from None
 
 
+def parse_toml(text: str) -> dict[str, Any]:
+    """tomllib's TOMLDecodeError also for a key of very many parts, whose parsing takes time and memory by the
+    square of their number."""
+    for lexeme in LEXEME.finditer(text):
+        if lexeme["key"] and LONG_KEY.match(lexeme["key"]):
+            place = lexeme.start() + 1
+            raise tomllib.TOMLDecodeError(f"dotted key of more than {MOST_PARTS} parts at character {place}")
+    return tomllib.loads(text)
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """A recipe's tables."""
     try:
-        return tomllib.loads(read_bytes(path, LARGEST_RECIPE).decode("utf-8"))
+        return parse_toml(read_bytes(path, LARGEST_RECIPE).decode("utf-8"))
     except DataError as error:
         raise RecipeError(str(error)) from None
     except (ValueError, RecursionError) as error:

@@ -1,8 +1,10 @@
 """Settings that check themselves."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
+from peak_memory import peak_memory
 
 from regard.base.fields import build, check, file_names, nearest, numbers, read_toml, setting
 from regard.errors import RecipeError
@@ -65,6 +67,44 @@ def test_a_part_of_a_name_finds_the_whole_name():
     assert nearest("luong-date", recipes) == "; did you mean 'luong-dates'?"
     assert nearest("dropuot", ["dropout", "embed_dropout"]) == "; did you mean 'dropout'?"
     assert nearest("zzz", ["steps", "share"]) == "; there are steps, share"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a" + ".a" * 3000 + " = 1", "[data]\nb = {a" + " . 'a'" * 3000 + " = 1}", '["x"' + '."\\"."' * 3000 + "]"],
+    ids=["a key", "a key in a table", "a table"],
+)
+def test_a_long_dotted_key_is_refused_before_it_is_parsed(text: str, tmp_path: Path) -> None:
+    """Parsing takes time and memory by the square of its parts."""
+    path = tmp_path / "recipe.toml"
+    path.write_text(text)
+    with (
+        peak_memory() as peak,
+        pytest.raises(RecipeError, match=r"dotted key of more than 32 parts at character \d"),
+    ):
+        read_toml(path)
+    assert peak.mib < 20
+
+
+def test_no_text_takes_long_to_look_through_for_dotted_keys(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    for text in (
+        "a" * 300_000,
+        "a." * 20 + "b " * 130_000,
+        '"' * 300_000,
+        "'a'.b," * 50_000,
+        '"\\' * 130_000,
+        "''' '" * 30_000,
+    ):
+        path.write_text(text)
+        with pytest.raises(RecipeError, match="is not valid TOML"):
+            read_toml(path)
+    hidden = 'a = {x = """\n\'""", b' + ".b" * 99 + " = 1}"
+    path.write_text(hidden)
+    with pytest.raises(RecipeError, match="dotted key"):
+        read_toml(path)
+    path.write_text('a.b."c.d" = "1.5.2 and so on..."\nvalues = [0.5, 1.5]\nfile = "a.b' + ".c" * 99 + '"')
+    assert read_toml(path)["values"] == [0.5, 1.5]
 
 
 def test_lists_from_toml():

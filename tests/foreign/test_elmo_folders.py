@@ -283,10 +283,55 @@ DAMAGES: dict[str, tuple[Callable[[Any], object], str]] = {
     "another file": (lambda file: file.update(more=h5py.ExternalLink("/etc/passwd", "/")), "more is a link"),
     "data elsewhere": (outside, "more has its data in other files, which are not read"),
     "a view": (virtual, "more has its data in other files, which are not read"),
-    "a group in itself": (itself, "is neither a data set nor a group of them, or more than 16 deep"),
+    "a group in itself": (itself, "has data sets that share their bytes; store each by itself, under one name"),
     "an empty set": (lambda file: replace(file, "CNN/b_cnn_0", h5py.Empty("f4")), "CNN/b_cnn_0 should be (4,) by"),
     "a type alone": (lambda file: file.update(more=np.dtype("f4")), "more is neither a data set nor a group"),
 }
+
+
+def unwritten(file: Any) -> None:
+    file.pop("char_embed")
+    file.create_dataset("char_embed", (261, 4), "f4", chunks=(9, 4))[:9] = 1  # one chunk of 29
+
+
+def huge_chunk(file: Any) -> None:
+    """Nothing but zeros, which compress well: 64 MB to read four numbers."""
+    file.pop("CNN/b_cnn_0")
+    options = {"chunks": (1 << 24,), "maxshape": (None,), "compression": "gzip"}
+    file.create_dataset("CNN/b_cnn_0", (4,), "f4", **options)[:] = 0
+
+
+def many_names(file: Any) -> None:
+    for number in range(1000):
+        file[f"more/{number}"] = file["char_embed"]
+
+
+DAMAGES |= {
+    "values never written": (unwritten, "char_embed has only 144 of its 4,176 bytes"),
+    "a chunk for a bomb": (huge_chunk, "bytes to be unpacked, and the file has only"),
+    "one set by many names": (many_names, "has data sets that share their bytes; store each by itself"),
+}
+
+
+def test_groups_that_hold_each_other_are_counted(theirs: Path) -> None:
+    """Ten links a level, thirteen levels: ten billion paths in a small file."""
+    path = theirs / "lm_weights.hdf5"
+    with h5py.File(path, "r+") as file:
+        inner = file.create_group("last")
+        for level in range(13):
+            group = file.create_group(f"level{level}")
+            for number in range(10):
+                group[str(number)] = inner
+            inner = group
+    with pytest.raises(RunError, match="holds more than 10,000 data sets and groups, and no model does"):
+        Folder(theirs).model()
+
+
+def test_numbers_of_the_other_byte_order_are_read(theirs: Path, model: ELMo) -> None:
+    with h5py.File(theirs / "lm_weights.hdf5", "r+") as file:
+        replace(file, "char_embed", file["char_embed"][...].astype(">f4"))
+    opened = named_tensors(Folder(theirs).model())
+    assert all(torch.equal(opened[name], x) for name, x in named_tensors(model).items())
 
 
 @pytest.mark.parametrize("name", DAMAGES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -73,6 +74,8 @@ def read_tokenizer(raw: bytes, path: str | Path) -> tokenizers.Tokenizer:
     trial = partial(without_panic, kind=DataError)
     said = f"{path} is JSON but describes no tokenizer"
     inner: tokenizers.Tokenizer = trial(tokenizers.Tokenizer.from_str, raw.decode("utf-8"), said=said)
+    inner.no_padding()  # before a text is encoded: it may be to any length
+    inner.no_truncation()
     _check_unknown(inner, path)
     for text in TRIALS:
         encoding = trial(inner.encode, text, add_special_tokens=False, said=f"{path} cannot read every text")
@@ -93,7 +96,7 @@ def _check_unknown(inner: tokenizers.Tokenizer, path: str | Path) -> None:
 
 def _check_steps(described: dict[str, Any], path: str | Path) -> None:
     """Refuse steps at which `tokenizers` would panic, and normalisers that make a text enormous."""
-    growth = 1.0
+    length = 1.0  # of what one character may become
     for step in chain(*(_steps(described.get(name)) for name in ("normalizer", "pre_tokenizer", "decoder"))):
         if step.get("type") == "FixedLength" and step.get("length") == 0:
             raise DataError(f"{path}: FixedLength must have a length of at least 1, got 0")
@@ -101,12 +104,27 @@ def _check_steps(described: dict[str, Any], path: str | Path) -> None:
             pattern, content = step.get("pattern"), step.get("content")
             if isinstance(pattern, dict) and "" in pattern.values():
                 raise DataError(f"{path}: Replace must have a pattern, got an empty one")
-            growth *= max(len(content), 1) if isinstance(content, str) else 1
-    if growth > MOST_GROWTH:
+            length *= max(len(content), 1) if isinstance(content, str) else 1
+        elif step.get("type") == "Prepend":
+            length += len(str(step.get("prepend")))
+        elif step.get("type") == "Precompiled":
+            length *= _longest_in_table(step.get("precompiled_charsmap"))
+    if length > MOST_GROWTH:
         raise DataError(
-            f"{path}: its steps of type Replace may make a text {growth:.0e} times longer, and at most "
-            f"{MOST_GROWTH:,} times is allowed"
+            f"{path}: its steps of type Replace, Prepend and Precompiled may make a text {length:.0e} times "
+            f"longer, and at most {MOST_GROWTH:,} times is allowed"
         )
+
+
+def _longest_in_table(charsmap: Any) -> int:
+    """What one character may become by a table of SentencePiece: a trie after its length, then texts that end with
+    a zero byte. `tokenizers` says what is wrong with a table that is none."""
+    try:
+        table = base64.b64decode(charsmap)
+    except (ValueError, TypeError):
+        return 1
+    texts = table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")
+    return max(1, *map(len, texts))
 
 
 def _steps(described: Any) -> Iterator[dict[str, Any]]:

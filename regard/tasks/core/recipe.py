@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.base.fields import build, check_known
+from regard.base.fields import build, check_known, parse_toml
 from regard.data.text.special_tokens import numbering_for
 from regard.data.text.tokenizer_training import KINDS, KINDS_OF_BERT, check_training
 from regard.decode.settings import Decoding
@@ -93,7 +93,7 @@ def parse_change(text: str) -> Change:
     if not equals:
         raise RecipeError(f"{WANTED}; got {text!r}")
     try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
+        parsed = parse_toml(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         parsed = value.strip()
     return Change(key.strip(), parsed, text)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tokenizers
+from peak_memory import peak_memory
 
 from regard.data.text.special_tokens import REGARD
 from regard.data.text.tokenizer import Tokenizer
@@ -24,6 +27,12 @@ def replace(pattern: dict[str, str], content: str = "x") -> dict[str, Any]:
 
 def sequence(*steps: dict[str, Any]) -> dict[str, Any]:
     return {"type": "Sequence", "normalizers": list(steps)}
+
+
+def charsmap(*texts: str) -> dict[str, Any]:
+    """A table of SentencePiece: its trie, and the texts that characters become."""
+    table = struct.pack("<I", 4) + bytes(4) + b"".join(text.encode() + b"\0" for text in texts)
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(table).decode()}
 
 
 def unigram(**changes: Any) -> dict[str, Any]:
@@ -44,6 +53,14 @@ QUIET: dict[str, tuple[dict[str, Any], str]] = {
     "a bomb": (
         {"normalizer": sequence(*[replace({"String": "a"}, "aa")] * 40)},
         r"may make a text 1e\+12 times longer, and at most 10,000 times is allowed",
+    ),
+    "a bomb of two steps": (
+        {"normalizer": sequence({"type": "Prepend", "prepend": "a" * 200}, replace({"String": "a"}, "b" * 200))},
+        "may make a text 4e\\+04 times longer, and at most 10,000 times is allowed",
+    ),
+    "a bomb in a table": (
+        {"normalizer": sequence(*[charsmap("x" * 200)] * 2)},
+        "may make a text 4e\\+04 times longer",
     ),
     "a list": ({"normalizer": [1]}, "describes no tokenizer"),
     "an unknown token that is none": (
@@ -139,3 +156,16 @@ def test_byte_pairs_need_no_unknown_token(tmp_path: Path) -> None:
     """GPT-2's own file names "" as one."""
     path = write(tmp_path, {"model": WHOLE["model"] | {"unk_token": ""}})
     assert Tokenizer.load(path).encode("abc é") == Tokenizer.train(["abc def"], kind="bpe").encode("abc é")
+
+
+@pytest.mark.parametrize("strategy", [{"Fixed": 1_000_000}, "BatchLongest"])
+def test_padding_and_truncation_are_never_used(strategy: Any, tmp_path: Path) -> None:
+    """Padding to a length that the file names could take any memory; the texts of the trial are not padded."""
+    padding = {"direction": "Right", "pad_id": 0, "pad_type_id": 0, "pad_token": "<pad>"}
+    many = {"pad_to_multiple_of": 1_000_000, "strategy": strategy}
+    truncation = {"max_length": 1, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}
+    path = write(tmp_path, {"padding": padding | many, "truncation": truncation})
+    with peak_memory() as peak:
+        ours = Tokenizer.load(path)
+    assert peak.mib < 30
+    assert len(ours.encode("abc def")) > 1
