@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from regard.base.memory_rows import AGAIN, NAME
 from regard.base.names import check_name
@@ -34,6 +35,8 @@ SETS = {
 LARGEST_JSON = 16 << 20  # config.json lists all classes twice, and there may be tens of thousands
 LARGEST_TOKENIZER = 32 << 20  # the largest in use have about 20 MB
 LARGEST_RECIPE = 1 << 20
+# Values in a JSON file: each takes some hundred bytes of memory, and may be two in the file.
+MOST_VALUES, MOST_VALUES_OF_TOKENIZER = 1 << 19, 1 << 22
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # errors of a full disk
 DRAFT = ".tmp-"  # names of incomplete files and folders begin with this
@@ -211,6 +214,16 @@ def read_bytes(path: str | Path, largest: int) -> bytes:
     return data
 
 
+def parse_json(raw: bytes, most: int = MOST_VALUES) -> Any:
+    """ValueError, with what is wrong, for what is not valid JSON or has more values than any real file."""
+    if (count := sum(map(raw.count, (b",", b"[", b"{")))) > most:
+        raise ValueError(f"it has about {count:,} values, and at most {most:,} are read")
+    try:
+        return json.loads(raw.decode("utf-8"))
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+
+
 def _kind(mode: int) -> str:
     kinds = {"directory": stat.S_ISDIR, "pipe": stat.S_ISFIFO, "socket": stat.S_ISSOCK, "link": stat.S_ISLNK}
     return next((name for name, test in kinds.items() if test(mode)), "device")
@@ -281,11 +294,11 @@ def _set_aside(draft: Path, path: Path) -> Path:
     raise AssertionError("the names do not end")
 
 
-def write_file(path: Path, data: bytes) -> None:
+def write_file(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Write a temporary file, sync it, rename it: a reader sees the old file or the new file, never a part of
     either."""
     with drafted(path) as file:
-        file.write(data)
+        file.writelines([data] if isinstance(data, bytes) else data)
         file.flush()
         os.fsync(file.fileno())
     sync_folder(path.parent)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,6 +12,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from regard.base.files import write_file
+
+CHECKSUM = "checksum"  # in the metadata of a safetensors file
 
 
 class HasState(Protocol):
@@ -39,6 +42,15 @@ def tensors_to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | N
     """The contents of a safetensors file."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     return save(plain, metadata)
+
+
+def checksum(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """Of names, types, shapes and bytes. It finds changes that happen; one who means to can forge it."""
+    lines = []
+    for name, tensor in sorted(tensors, key=lambda item: item[0]):
+        data = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+        lines.append(f"{name} {form_of(tensor)} {zlib.crc32(data.data):08x}\n")
+    return f"crc32:{zlib.crc32(''.join(lines).encode()):08x}"
 
 
 def fill(model: HasState, tensors: Mapping[str, Tensor], *, source: str | Path) -> None:

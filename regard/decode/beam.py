@@ -10,7 +10,7 @@ from regard.decode import graphs
 from regard.decode.beams_ahead import BeamsAhead, possible
 from regard.decode.generator import check_wanted
 from regard.decode.hypothesis import Answers, Hypothesis, normaliser
-from regard.decode.rules import Rules, impossible, to_device
+from regard.decode.rules import Rules, no_token, to_device
 from regard.decode.steps import Candidates, Steps
 from regard.models.protocols import Generator
 
@@ -55,7 +55,8 @@ def _search(model: Generator, source: Tensor, mask: Tensor, rules: Rules) -> Ans
             steps = Steps(model, state.drop(here) if lent else state, rules)
     while True:
         check_wanted()
-        account.take(steps.candidates())
+        if not account.take(steps.candidates()):
+            raise no_token(model)
         if account.done.any():
             if account.done.all():
                 steps.close()
@@ -88,10 +89,12 @@ class Account:
         """The last step that a sentence may take."""
         return int(self.most[~self.done].max())
 
-    def take(self, candidates: Candidates) -> None:
-        """One step: which of the candidates are answers, which go on, and which sentences are done."""
+    def take(self, candidates: Candidates) -> bool:
+        """One step: which of the candidates are answers, which go on, and which sentences are done. False: a
+        sentence has no possible next token."""
         scores, beams, tokens = candidates
-        impossible(~(np.maximum(scores[:, 0], self.top[:, 0]) > -np.inf) & ~self.done)  # NaN comes first
+        if (~(np.maximum(scores[:, 0], self.top[:, 0]) > -np.inf) & ~self.done).any():  # NaN comes first
+            return False
         length = self.written.shape[2] + 1
         ended = tokens == self.rules.end
         ended[self.most == length] = True
@@ -101,7 +104,7 @@ class Account:
             self.answer(candidates, ended)
             if ended.all():  # nothing goes on
                 self.done = np.ones_like(self.done)
-                return
+                return True
             places = ended.argsort(1, kind="stable")[:, : self.width]  # (B, W) the best that did not end
             scores, beams, tokens = (rows_of(x, places) for x in (np.where(ended, -np.inf, scores), beams, tokens))
         else:
@@ -109,6 +112,7 @@ class Account:
         self.written = self.longer(beams, tokens)
         self.scores, self.beams = scores, beams
         self.done = self.done | ~(scores[:, 0] / normaliser(length, self.alpha) > self.top[:, -1])
+        return True
 
     def answer(self, candidates: Candidates, ended: np.ndarray) -> None:
         """Add the candidates among the first W that ended to the answers."""

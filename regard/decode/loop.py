@@ -24,7 +24,7 @@ from regard.decode.hypothesis import Hypothesis
 from regard.decode.lookup import Lookup
 from regard.decode.rows import Rows, take_step
 from regard.decode.rows_ahead import RowsAhead
-from regard.decode.rules import NO_TOKEN, PADDING, Rules, Stop, to_device
+from regard.decode.rules import PADDING, Rules, Stop, no_token, to_device
 from regard.models import protocols
 
 
@@ -72,7 +72,7 @@ def write(
     while len(loop):
         step = loop.step()
         if step.failed:
-            raise ValueError(NO_TOKEN)
+            raise no_token(model)
         for sentence, answer in step.answers.items():
             answers[sentence] = answer
         yield step

@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.decode.settings import Decoding
+from regard.errors import BadInput, RunError
+from regard.models.protocols import Module
 
 Stop = Callable[[list[int]], bool]
 PADDING = -1  # in the tokens that rows have behind them, so that a row does not depend on its batch
@@ -231,7 +233,7 @@ def forbid_repeats(scores: Tensor, history: Tensor, size: int) -> None:
     scores.scatter_reduce_(1, closing, bars, "amin")
 
 
-def impossible(rows: Tensor | np.ndarray) -> None:
-    """Raise if any row has no possible next token."""
-    if rows.any():
-        raise ValueError(NO_TOKEN)
+def no_token(model: Module) -> BadInput:
+    """Why a row has no possible next token. `broken`: what was not finite in the file of the model's weights."""
+    broken: str = getattr(model, "broken", "")
+    return RunError(f"{broken}, so there is no possible next token") if broken else BadInput(NO_TOKEN)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from regard.base.files import LARGEST_JSON, is_there, read_bytes
+from regard.base.files import LARGEST_JSON, is_there, parse_json, read_bytes
 from regard.errors import DataError, RecipeError, RunError
 from regard.learn.progress import say
 
@@ -63,8 +62,8 @@ class Contents:
     def _json(self, name: str, largest: int) -> Json:
         path, raw = self.path / name, self.read(name, largest)
         try:
-            table = json.loads(raw.decode("utf-8"))
-        except (ValueError, RecursionError) as error:
+            table = parse_json(raw)
+        except ValueError as error:
             raise RunError(f"{path} is not valid JSON: {error!s:.200}") from None
         if not isinstance(table, dict):
             raise RunError(f"{path} must hold a JSON object, got {table!r:.80}")

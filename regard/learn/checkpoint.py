@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from regard.base.files import (
     check_regular,
     draft_of,
     drafted_folder,
+    parse_json,
     read_bytes,
     sync_folder,
     write_file,
@@ -112,15 +114,26 @@ def _named(folder: Path) -> list[Path]:
 
 
 def refuse_files(folder: Path) -> None:
-    """RunError for a file or link that is named like a checkpoint: it would be in the way of a
-    checkpoint, and is not ours to delete."""
+    """RunError for a file or link that is named like a checkpoint: it would be in the way of a checkpoint, and is
+    not ours to delete. Beside a checkpoint that training can go on from, files are only moved out of the way."""
     training = folder / "training"  # may be a link to a larger disk
     odd = [path for path in _named(folder) if path.is_symlink() or not path.is_dir()]
+    if checkpoints(folder):
+        odd = [path for path in odd if path.is_symlink()]
     if os.path.lexists(training) and not training.is_dir():
         odd = [training]
     for path in odd:
         what = "a link" if path.is_symlink() else "a file"
         raise RunError(f"{path} is {what}, and only a folder can be there; move it away, then go on with --resume")
+
+
+def move_files(folder: Path, say: Say) -> None:
+    """Give files that are named like checkpoints another name, where they are in the way of none."""
+    for path in _named(folder):
+        if path.is_file() and not path.is_symlink():
+            aside = path.with_name(f"{path.name}.file-{secrets.token_hex(4)}")
+            path.rename(aside)
+            say(f"{path} is a file and no checkpoint: it is now {aside.name}")
 
 
 def _step_of(path: Path) -> int:
@@ -237,7 +250,7 @@ def _validated(path: Path) -> bool:
 
 def _read_state(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(read_bytes(path / STATE, LARGEST_JSON))
+        record = parse_json(read_bytes(path / STATE, LARGEST_JSON))
         digest = record.pop("sha256")
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise Damaged(f"{STATE} cannot be read ({error})") from error

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from regard.base.files import check_regular, open_to_append, refuse_link, write_
 from regard.learn.checkpoint import Say, Standing
 
 CHANGED_DATA = "changed_data"  # of a row: how the data differs from what the training was begun with
+LONGEST_ROW = 1 << 20  # bytes
 CHOSEN = "auto"  # of a row: what `auto` stands for from here on
 
 
@@ -34,11 +35,13 @@ class Log:
         before it was logged: where rows are missing, someone deleted them."""
         if self.path.exists():
             check_regular(self.path)
-        lines = self.path.read_bytes().splitlines(keepends=True) if self.path.exists() else []
-        complete = [line for line in lines if _happened(line, standing)]
-        if complete != lines:
-            write_file(self.path, b"".join(complete))
-        logged = {row["step"] for row in map(json.loads, complete) if "loss" in row}
+        logged, dropped = set(), False
+        for _, row in self._lines(standing):
+            dropped |= row is None
+            if row and "loss" in row:
+                logged.add(row["step"])
+        if dropped:
+            write_file(self.path, (line for line, row in self._lines(standing) if row))
         if missing := [step for step in range(1, standing.step + 1) if step not in logged]:
             rows = f"{len(missing):,} of the {standing.step:,} steps up to the checkpoint"
             where = f"step {missing[0]}" if len(missing) == 1 else f"between steps {missing[0]} and {missing[-1]}"
@@ -46,6 +49,14 @@ class Log:
                 f"{self.path} lacks {rows} ({where}): it was deleted or cut. The training goes on, but the log and "
                 "loss.svg will not show them"
             )
+
+    def _lines(self, standing: Standing) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+        """Each line as it is and its row; None where there is none, or it is to be written again. A line is read
+        in parts if it is longer than any row."""
+        if self.path.exists():
+            with open(self.path, "rb") as file:
+                while line := file.readline(LONGEST_ROW):
+                    yield line, _row_before(line, standing)
 
     def add(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
@@ -83,17 +94,18 @@ class NoLog(Log):
         return []
 
 
-def _happened(line: bytes, standing: Standing) -> bool:
+def _row_before(line: bytes, standing: Standing) -> dict[str, Any] | None:
     try:
-        row = json.loads(line)
+        row: dict[str, Any] = json.loads(line)
         step, averaged = row["step"], "averaged" in row
         values = (value for key, value in row.items() if key not in (CHANGED_DATA, CHOSEN))
         numbers = all(value is None or isinstance(value, int | float) for value in values)
-    except (ValueError, TypeError, KeyError):
-        return False
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
     if not line.endswith(b"\n") or not isinstance(step, int) or not numbers:
-        return False
-    return step < standing.step or (step == standing.step and (standing.ended or not averaged))
+        return None
+    happened = step < standing.step or (step == standing.step and (standing.ended or not averaged))
+    return row if happened else None
 
 
 def _number(value: Any) -> Any:

@@ -396,6 +396,7 @@ def _make_ready(folder: Path, training: Path, resume: bool) -> None:
     if left and not resume:
         raise RunError(f"{training} already holds a training: {GO_ON}")
     training.mkdir(parents=True, exist_ok=True)
+    checkpoint.move_files(folder, say)
     sync_folder(folder)
     checkpoint.clean(folder)
     mark(folder)

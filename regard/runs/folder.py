@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -21,7 +22,7 @@ from regard.base.fields import build, read_toml
 from regard.base.files import is_there, write_file
 from regard.base.names import check_name
 from regard.base.short_repr import printable
-from regard.base.tensors import fill, named_tensors, write_tensors
+from regard.base.tensors import CHECKSUM, checksum, fill, named_tensors, write_tensors
 from regard.data.artifacts import AnyTokenizer, Artifacts, MissingTokenizer, Pixels
 from regard.data.text.special_tokens import Special
 from regard.data.text.tokenizer import Tokenizer
@@ -42,7 +43,15 @@ from regard.models import MODELS, name_of
 from regard.models.protocols import Model, ModelConfig
 from regard.runs.hub import hub_folder, is_hub_name
 from regard.runs.shipped import SHIPPED, shipped
-from regard.runs.weights import WEIGHTS, has_weights, kind_of, read_headers, read_weights
+from regard.runs.weights import (
+    WEIGHTS,
+    broken_weights,
+    changed_files,
+    has_weights,
+    kind_of,
+    read_headers,
+    read_weights,
+)
 
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"  # the second with two vocabularies only
 RECIPE = "recipe.toml"
@@ -235,7 +244,7 @@ def save_weights_in(folder: Path, model: Model, form: Form[Any] | None, dtype: t
     if form:
         tensors = write_parts(form.parts(model.config), tensors)
     stored = {name: in_dtype(tensor, dtype) for name, tensor in tensors.items()}
-    write_tensors(folder / WEIGHTS, stored, {"format": "pt"})
+    write_tensors(folder / WEIGHTS, stored, {"format": "pt", CHECKSUM: checksum(stored.items())})
 
 
 def in_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:
@@ -396,6 +405,9 @@ def read_model(folder: Path, settings: ModelSettings) -> Model:
     with SkipInit():
         model = MODELS[name](config)
     assert isinstance(model, nn.Module)
+    model.broken = broken = broken_weights(list(headers), tensors)  # type: ignore[assignment]  # what errors say then
+    for fault in ([f"{broken}; this model's answers will be of no use"] if broken else []) + changed_files(headers):
+        warnings.warn(fault, RuntimeWarning, stacklevel=2)
     fill(model, read_parts(parts, tensors) if form else tensors, source=folder)
     model.eval()
     return model

@@ -4,9 +4,7 @@ its weights there."""
 
 from __future__ import annotations
 
-import json
 import re
-import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -17,7 +15,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from regard.base.files import LARGEST_JSON, check_regular, explain_os_errors, is_there, read_bytes
+from regard.base.files import LARGEST_JSON, check_regular, explain_os_errors, is_there, parse_json, read_bytes
+from regard.base.tensors import CHECKSUM, checksum
 from regard.errors import RunError
 from regard.foreign.contents import Contents, run_errors
 from regard.foreign.form import Form
@@ -93,14 +92,30 @@ def read_weights(
                     f"{path}: {name} differs from {original}, and config.json says that they are tied; if they "
                     "are not, set tie_word_embeddings = false there"
                 )
-    if broken := [key for key, x in tensors.items() if x.is_floating_point() and not _is_finite(x)]:
-        shown = ", ".join(broken[:3]) + (f" and {len(broken) - 3} more" if len(broken) > 3 else "")
-        warnings.warn(
-            f"{_all(files)}: NaN or infinity in {shown}; this model's answers will be of no use",
-            RuntimeWarning,
-            stacklevel=2,
-        )
     return tensors
+
+
+def broken_weights(files: list[Path], tensors: Mapping[str, Tensor]) -> str:
+    """Which weights are not finite, and in which file; "": all are."""
+    broken = [name for name, x in tensors.items() if x.is_floating_point() and not _is_finite(x)]
+    shown = ", ".join(broken[:3]) + (f" and {len(broken) - 3} more" if len(broken) > 3 else "")
+    return f"{_all(files)}: NaN or infinity in {shown}" if broken else ""
+
+
+def changed_files(headers: Mapping[Path, Header]) -> list[str]:
+    """What to say of each file whose weights are no longer those of its checksum, which regard writes with them."""
+    said = []
+    for path in headers:
+        if path.suffix == SUFFIX:
+            continue
+        with _opened(path) as file:
+            written = (file.metadata() or {}).get(CHECKSUM)
+            if written and written != checksum((name, file.get_tensor(name)) for name in headers[path]):
+                said.append(
+                    f"{path}: the weights were changed since they were written: their checksum is not the one in "
+                    "the file. If you did not change them, copy the run again"
+                )
+    return said
 
 
 def _is_finite(x: Tensor) -> bool:
@@ -175,8 +190,8 @@ def weight_files(folder: Path) -> list[Path]:
         )
     raw = read_bytes(path, LARGEST_JSON)
     try:
-        names = sorted(set(json.loads(raw.decode("utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        names = sorted(set(parse_json(raw)["weight_map"].values()))
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise RunError(f"{path} is not an index of weights: {error!r:.200}") from None
     for name in names:
         if not isinstance(name, str) or not re.fullmatch(r"[\w-][\w.-]*\.safetensors", name):

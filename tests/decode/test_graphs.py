@@ -58,9 +58,9 @@ def search_ahead(monkeypatch: pytest.MonkeyPatch, device: str) -> list[int]:
     sizes: list[int] = []
     take = searching.Account.take
 
-    def counted(self: Any, candidates: Any) -> None:
+    def counted(self: Any, candidates: Any) -> bool:
         sizes.append(len(candidates.scores))
-        take(self, candidates)
+        return take(self, candidates)
 
     monkeypatch.setattr(searching.Account, "take", counted)
     monkeypatch.setattr(searching, "possible", lambda *asked: True)

@@ -3,6 +3,7 @@ import os
 
 import pytest
 import torch
+from peak_memory import peak_memory
 
 from regard.errors import DataError
 from regard.learn.checkpoint import Standing
@@ -53,6 +54,21 @@ def test_cut_leaves_the_rows_up_to_the_checkpoint_and_repairs_a_torn_line(tmp_pa
     log.cut(Standing(), said.append)
     assert len(said) == 1
     assert rows_of(log.path) == []
+
+
+def test_a_log_of_any_size_is_read_row_by_row(tmp_path):
+    """Not all of it at once, and no row that is longer than any that was written."""
+    log, said = Log(tmp_path / "log.jsonl"), []
+    with log.path.open("wb") as file:
+        file.write(b'{"step": 1, "loss": 1}\n' * 100_000)
+        file.write(b'{"step": 1, "loss": ' + b"1" * (40 << 20) + b"}\n")
+        file.write(b'{"step": 1, "loss": 2, "x": ' + b"[" * 500_000 + b"\n")
+        file.write(b'{"step": 2, "loss": 3}\n{"step": 2, "lo')
+    with peak_memory() as peak:
+        log.cut(Standing(step=2), said.append)
+    assert peak.mib < 20
+    assert said == []
+    assert rows_of(log.path) == [{"step": 1, "loss": 1}] * 100_000 + [{"step": 2, "loss": 3}]
 
 
 def test_a_log_that_is_no_file_does_not_wait(tmp_path):

@@ -296,7 +296,7 @@ class Worker:
     def _tell(self, written: Written) -> None:
         part = self._written[written.writing]
         if written.failed:
-            part.ticket.fail(ValueError(written.failed))
+            part.ticket.fail(written.failed)
         elif written.piece and part.ticket.streamed:
             part.ticket.tell("piece", part.number, written.piece)
         if written.answer is not None:

@@ -29,6 +29,7 @@ KEPT = 16  # if they are also more than this many for each pixel that the model 
 STRIP = 1 << 18  # pixels that are converted at a time
 # Pixels; its decoder takes 16 bytes for each, others 4 at most. Pillow's own limit is 178 million.
 MOST_WEBP = 1 << 26
+LONGEST_SIDE = 1_000_000  # pixels, as libpng's: each row of an image takes memory of its own
 MOST_RESIZED = 1 << 26  # pixels of an image that is resized to be cropped; a very long image would fill the memory
 
 RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
@@ -122,6 +123,9 @@ def decode_image(file: IO[bytes], name: str, size: Size = ANY) -> np.ndarray:
     most = _most(size)
     try:
         with Image.open(file, formats=FORMATS) as opened:
+            if max(opened.size) > LONGEST_SIDE:
+                came = f"{opened.width:,} x {opened.height:,} pixels"
+                raise ValueError(f"it has {came}, and at most {LONGEST_SIDE:,} are read on a side")
             if opened.format == "WEBP" and opened.width * opened.height > MOST_WEBP:
                 came = f"{opened.width} x {opened.height} pixels"
                 raise ValueError(f"it has {came}, and at most {MOST_WEBP:,} are read; save it as JPEG, or smaller")

@@ -176,9 +176,9 @@ def cores() -> int:
 
 def _clean(folder: Path, missing: Mapping[Path, Sequence[Path]]) -> None:
     """Remove damaged tokens, and what killed processes left."""
-    old = [path for path in folder.glob(f"{DRAFT}*") if time.time() - path.stat().st_mtime > OLD]
+    old = [path for path in folder.glob(f"{DRAFT}*") if time.time() - path.lstat().st_mtime > OLD]
     for place in [*old, *missing]:
-        if place.is_dir():
+        if place.is_dir() and not place.is_symlink():
             aside = draft_of(place)
             with suppress(OSError):
                 place.rename(aside)  # at once, so that no other process finds half of it

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from regard.base.files import LARGEST_JSON, read_bytes
+from regard.base.files import LARGEST_JSON, parse_json, read_bytes
 from regard.errors import DataError
 
 FORMAT = 1
@@ -144,7 +144,7 @@ class Shard:
 def open_shard(folder: Path) -> Shard | None:
     """None where there is none, or it is not as it was written: it can be made again."""
     try:
-        found = json.loads(read_bytes(folder / INDEX, LARGEST_JSON))
+        found = parse_json(read_bytes(folder / INDEX, LARGEST_JSON))
         if (found["format"], found["byteorder"]) != (FORMAT, sys.byteorder):
             return None
         for name, said in found["files"].items():

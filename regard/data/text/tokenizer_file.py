@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
@@ -14,6 +13,7 @@ import tokenizers
 from tokenizers import models
 from tokenizers.pre_tokenizers import ByteLevel
 
+from regard.base.files import MOST_VALUES_OF_TOKENIZER, parse_json
 from regard.errors import BadInput, DataError, RunError
 
 TRIALS = ("a", "Ab c.\n", "é 日本 \U0010ffff")  # texts that every tokenizer must be able to read
@@ -65,8 +65,8 @@ def without_panic(
 def read_tokenizer(raw: bytes, path: str | Path) -> tokenizers.Tokenizer:
     """A tokenizer.json that can read and write texts."""
     try:
-        described = json.loads(raw)
-    except (ValueError, RecursionError) as error:
+        described = parse_json(raw, MOST_VALUES_OF_TOKENIZER)
+    except ValueError as error:
         raise DataError(f"{path} is not JSON ({error}); it must be a complete tokenizer.json") from None
     if not isinstance(described, dict):
         raise DataError(f"{path} is JSON but describes no tokenizer: it must be an object, got {described!r:.40}")

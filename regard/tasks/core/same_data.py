@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from regard.base.digests import Digest, differences
-from regard.base.files import LARGEST_JSON, is_there, read_bytes, write_file
+from regard.base.files import LARGEST_JSON, is_there, parse_json, read_bytes, write_file
 from regard.errors import DataError, RunError
 from regard.learn.progress import say
 from regard.runs.replacing import DATA
@@ -44,9 +44,9 @@ def _recorded(folder: Path) -> dict[str, Digest] | None:
     if not is_there(path):
         return None
     try:
-        found = json.loads(read_bytes(path, LARGEST_JSON))
+        found = parse_json(read_bytes(path, LARGEST_JSON))
         if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
             raise ValueError("it must have an object for each file")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise RunError(f"{path} cannot be read ({error}); delete it to go on without comparing the data") from None
     return found

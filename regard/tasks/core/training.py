@@ -45,6 +45,7 @@ from regard.tasks.core.settings import BLOCKS, AnyJob
 from regard.tasks.core.simple_ways import tell_if_below
 from regard.tasks.core.table import TASKS, AnyTask, load
 
+DRAWN = {"step", "loss", "valid_loss"}  # of a row of the log, in loss.svg
 SIZES = ("batch_tokens", "batch_size", "memory_mib", "train_count", "valid_count")  # what takes memory
 
 
@@ -237,7 +238,10 @@ def finish_folder(
     ):  # else it was trained, or killed just before
         return
     log = out / "log.jsonl"
-    rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    rows = []
+    if log.exists():
+        with log.open() as file:  # a long training's has gigabytes of memory in what is not drawn
+            rows = [{key: row[key] for key in row.keys() & DRAWN} for row in map(json.loads, file)]
     if rows:  # else someone deleted them
         loss_curve(rows).save(out / "loss.svg")
     write_file(out / "README.md", readme(job, task, report, model, command, prepared.amount).encode())

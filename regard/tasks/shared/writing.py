@@ -14,7 +14,7 @@ from regard.decode import graphs
 from regard.decode.generator import eval_mode
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.loop import Loop, Step
-from regard.decode.rules import NO_TOKEN, Rules, Target, read_rules
+from regard.decode.rules import Rules, Target, no_token, read_rules
 from regard.decode.settings import Decoding
 from regard.models import protocols
 from regard.tasks.core.results import Answer
@@ -85,7 +85,7 @@ class Written:
     tokens: int
     piece: str = ""
     answer: Answer | None = None
-    failed: str = ""
+    failed: Exception | None = None
 
 
 class Together:
@@ -187,7 +187,7 @@ class Together:
             writing = self.writings[row]
             piece = writing.text.add(new[:-1] if row in ends else new) if writing.streamed else ""
             if row in failed:
-                told.append(Written(writing, len(new) - 1, failed=NO_TOKEN))
+                told.append(Written(writing, len(new) - 1, failed=no_token(self.run.model)))
             else:
                 told.append(Written(writing, len(new), piece))
             if row in answers:

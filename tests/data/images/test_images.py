@@ -209,6 +209,13 @@ def test_a_long_image(monkeypatch, shape):
         assert 20 <= decoded(smooth(*shape), form)[..., 0].size <= 1000
 
 
+@pytest.mark.parametrize("size", [(2_000_000, 1), (1, 2_000_000)])
+def test_a_side_without_end_is_refused(size):
+    """Pillow takes memory for each row, and strips of a whole row are made."""
+    with pytest.raises(DataError, match=r"has [\d,]+ x [\d,]+ pixels, and at most 1,000,000 are read on a side"):
+        decoded(Image.new("L", size))
+
+
 def test_a_large_jpeg_is_nearly_that_of_the_same_size(monkeypatch):
     whole = smooth(200, 300)
     exif = Image.Exif()

@@ -48,6 +48,19 @@ def expected(tokenizer: Tokenizer, texts: list[str]) -> list[int]:
     return [token for text in texts for token in [*tokenizer.encode(text), tokenizer.special.end]]
 
 
+def test_links_that_are_left_are_removed_and_not_followed(tokenizer: Tokenizer, here: Path) -> None:
+    folder = cache_folder() / "tokens"
+    folder.mkdir(parents=True)
+    (here / "other").mkdir()
+    (here / "other/mine").touch()
+    for name, target in ((".tmp-a", here / "other"), (".tmp-b", here / "nosuch")):
+        (folder / name).symlink_to(target)
+        os.utime(folder / name, (0, 0), follow_symlinks=False)
+    kept_shards(files(), Kept("text", OPTIONS, [tokenizer]), print)
+    assert not list(folder.glob(".tmp-*"))
+    assert (here / "other/mine").exists()
+
+
 def test_tokens_are_made_once(tokenizer: Tokenizer) -> None:
     said: list[str] = []
     kept = Kept("text", OPTIONS, [tokenizer])

@@ -191,6 +191,21 @@ def test_a_file_named_like_a_checkpoint_is_refused_before_anything_is_written(re
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["step-00000002", "training"]
 
 
+def test_beside_a_checkpoint_such_a_file_makes_way(
+    recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    train(recipe, folder, "train.steps=4")
+    for step in (3, 99):
+        (folder / "training" / f"step-{step:08d}").write_text("mine")
+    train(recipe, folder, "train.steps=6", resume=True)
+    said = capsys.readouterr().err
+    assert "step-00000099 is a file and no checkpoint: it is now step-00000099.file-" in said
+    assert "Resuming after step 4" in said
+    kept = [path for path in (folder / "training").iterdir() if path.is_file()]
+    assert sorted(path.read_text() for path in kept) == ["mine", "mine"]
+
+
 def test_another_interval_of_validation_is_free(
     run: Any, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
