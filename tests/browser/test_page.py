@@ -404,10 +404,11 @@ def test_quick_presses_write_no_token_where_it_does_not_belong(visit: Visit) -> 
     page = visit(None, model="dates", text="3 May 1979", steps="")
     page.wait_for_selector(".candidates li")
     forward = page.get_by_role("button", name="Forward →")
+    page.locator(".candidates button").nth(1).click()  # here it leaves the answer, which is known
+    expect_written(page, "9")
     forward.evaluate("one => { one.click(); one.click(); one.click(); }")
-    expect_written(page, "1")
-    forward.click()
-    expect_written(page, "1", "9")
+    expect(page.locator(".tokens button")).to_have_count(2)
+    begun = page.locator(".tokens button").all_inner_texts()
     second = page.locator(".candidates .what").nth(1).inner_text()
     forward.evaluate(
         """async one => {
@@ -417,7 +418,7 @@ def test_quick_presses_write_no_token_where_it_does_not_belong(visit: Visit) -> 
             other.click();
         }"""
     )
-    expect_written(page, "1", "9", second)
+    expect_written(page, *begun, second)
 
 
 def test_another_model_is_not_written_on(visit: Visit) -> None:

@@ -1,8 +1,9 @@
-"""The page shows nothing that is untrue: what broke off, was refused or stopped, and what belongs to another input."""
+"""The page shows nothing untrue: what broke off, was refused or stopped, what belongs to another input."""
 
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
@@ -168,6 +169,64 @@ def test_an_error_of_the_second_model_stands_with_it(visit: Visit) -> None:
     expect(page.locator(".ask .error")).to_be_empty()
     expect(answer(page)).to_contain_text("1979-05-03")
     page.troubles.clear()
+
+
+# ---- step by step
+
+
+def written(page: Any) -> list[str]:
+    return page.locator(".tokens button").all_inner_texts()
+
+
+def test_arrow_keys_step_from_where_the_choice_leaves_the_focus(visit: Visit) -> None:
+    page = visit(model="dates", text="3 May 1979")
+    page.locator(".modes").get_by_text("Step by step").click()
+    page.wait_for_selector(".candidates li")
+    for count in (1, 2):
+        page.keyboard.press("ArrowRight")
+        expect(page.locator(".tokens button")).to_have_count(count)
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".tokens button")).to_have_count(1)
+    expect(page.locator(".stepping")).to_be_visible()
+
+
+def test_steps_follow_the_answer_that_is_shown(visit: Visit) -> None:
+    options = json.dumps({"max_tokens": 12, "temperature": 1.3, "seed": 5})
+    page = visit(model="shakespeare", text="ROMEO", options=options)
+    told = page.locator(".answer .written").inner_text()
+    page.locator(".modes").get_by_text("Step by step").click()
+    page.wait_for_selector(".candidates li")
+    page.click("text=Write to the end")
+    expect(page.locator(".stepping [role=status]")).to_have_text("The answer ends here.")
+    expect(page.locator(".tokens button")).to_have_count(12)
+    assert "".join(written(page)).replace("␣", " ").replace("⏎", "\n") == told
+    greedy = visit(model="shakespeare", text="ROMEO", options='{"max_tokens": 12, "temperature": 0}')
+    assert greedy.locator(".answer .written").inner_text() != told
+
+
+def test_another_token_is_marked_with_what_it_changed(visit: Visit) -> None:
+    page = visit(None, model="dates", text="3 May 1979", steps="")
+    page.wait_for_selector(".candidates li")
+    for count in (1, 2):
+        page.click("text=Forward →")
+        expect(page.locator(".tokens button")).to_have_count(count)
+    page.locator(".candidates button").filter(has_text=re.compile("^8$")).click()
+    expect(page.locator(".token.forced")).to_have_text("8")
+    expect(page.locator(".against")).to_contain_text("The answer: 1979-05-03")
+    page.click("text=Write to the end")
+    expect(page.locator(".stepping [role=status]")).to_have_text("The text ends here.")
+    expect(page.locator(".against mark").first).to_have_text("7")
+    expect(page.locator(".token.forced")).to_have_text("8")
+
+
+def test_a_step_says_which_place_it_shows(visit: Visit) -> None:
+    page = visit(None, model="de-en", text="Wo ist der Bahnhof?", steps="", site="encoder.1.attend")
+    expect(page.locator(".step-view")).to_contain_text("encoder.1.attend is not asked while the text is written")
+    page = visit(None, model="de-en", text="Wo ist der Bahnhof?", steps="", site="*")
+    expect(page.locator(".step-view")).to_contain_text("here decoder.1.cross, not all")
+    page = visit(None, model="de-en", text="Wo ist der Bahnhof?", steps="", site="decoder.0.cross")
+    expect(page.locator(".step-view")).to_contain_text("decoder.0.cross, mean of")
+    expect(page.locator(".step-view")).not_to_contain_text("not all")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 // An answer by the shape of its data: a text, a label with probabilities, candidates, numbers.
 import {make} from "./dom.js";
 
-const TOLD = new Set(["id", "input", "file", "prompt", "source", "text", "label", "probabilities", "cut", "unknown"]);
+const TOLD = new Set(["id", "input", "file", "prompt", "source", "text", "label", "probabilities", "cut", "unknown", "written"]);
 const SHOWN = 12;  // bars, rows and numbers of a list
 
 export function percent(share) {

@@ -91,6 +91,7 @@ export class Panel {
         else delete this.state.steps;
         this.changed(true);
         this.showMode();
+        if (stepping) this.stepping.forward.focus();  // here the arrow keys would choose the other way to see it
       });
       group.append(make("label", {}, input, make("span", {}, text)));
     }
@@ -283,7 +284,7 @@ export class Panel {
 
   stepQuestion() {
     const {site} = this.state, own = this.model.sites.find(one => one.name === site && one.kind === "attention");
-    return {model: this.model.name, task: this.task.task, ...this.body(), site: own?.name,
+    return {model: this.model.name, task: this.task.task, ...this.body(), site: own?.name, chosen: site, answer: this.answer,
       image: this.data?.image ?? this.question().url};
   }
 }

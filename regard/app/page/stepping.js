@@ -3,7 +3,7 @@
 import {percent} from "./answer.js";
 import {Failure, modelPath, post} from "./api.js";
 import {button, make, select} from "./dom.js";
-import {clear, draw} from "./look.js";
+import {EVERY, clear, draw} from "./look.js";
 
 const TOP = 10, MOST = 400;  // candidates; tokens that are written on at once
 
@@ -24,15 +24,35 @@ function lookData({site, columns, weights, grid}, head, image) {
   return {kind: "shaded", weights: [mean], words: columns, queries: ["this step"], query: 0, title};
 }
 
+/** Which parts of a text another text has in the same order, as [part, is it there?]; words, or letters of a text without. */
+function kept(text, other) {
+  const parts = one => one.match(/\s/) ? one.split(/(\s+)/) : [...one];
+  const [own, others] = [parts(text), parts(other)], same = Array.from({length: own.length + 1}, () => new Uint16Array(others.length + 1));
+  for (let at = own.length - 1; at >= 0; at--)
+    for (let to = others.length - 1; to >= 0; to--)
+      same[at][to] = own[at] === others[to] ? same[at + 1][to + 1] + 1 : Math.max(same[at + 1][to], same[at][to + 1]);
+  let to = 0;
+  return own.map((part, at) => {
+    while (to < others.length && own[at] !== others[to] && same[at][to + 1] === same[at][to]) to++;
+    const there = to < others.length && own[at] === others[to];
+    if (there) to++;
+    return [part, there];
+  });
+}
+
 export class Stepping {
-  /** `question()` gives {model, task, inputs, options, site, image}; `changed(tokens)` is told of every step. */
+  /** `question()` gives {model, task, inputs, options, site, chosen, image, answer}; `changed(tokens)` is told of every
+      step. Steps follow the answer, until the person chooses another token. */
   constructor(element, question, changed) {
     Object.assign(this, {element, question, changed, path: [], at: 0, known: new Map(), head: "", writing: null, showing: {}});
+    this.picked = new Set();  // places of tokens that the person chose against the model
+    this.against = make("p", {class: "against", dir: "auto", hidden: true});
     this.written = make("div", {class: "tokens", role: "group", "aria-label": "Written so far"});
     this.said = make("p", {class: "quiet", role: "status"});
     this.list = make("ol", {class: "candidates", "aria-label": "Candidates for the next token"});
     this.look = make("div", {class: "regard"});
     this.heads = make("div", {class: "heads-choice"});
+    this.other = make("p", {class: "aside"});
     this.back = button("← Back", () => this.go(this.at - 1));
     this.forward = button("Forward →", () => this.step());
     this.end = button("Write to the end", () => this.writing ? this.stop() : this.writeOn());
@@ -40,10 +60,10 @@ export class Stepping {
     element.replaceChildren(
       make("div", {class: "controls"}, this.back, this.forward, this.end, this.first,
         make("span", {class: "aside"}, "or ← and → on the keyboard")),
-      this.written, this.said,
+      this.written, this.said, this.against,
       make("div", {class: "step-view"}, make("section", {"aria-label": "Candidates"}, make("h3", {}, "What could follow"), this.list,
         make("p", {class: "aside"}, "Choose another candidate to see what would have followed.")),
-      make("section", {"aria-label": "Look of this step"}, make("h3", {}, "Where this step looks"), this.heads, this.look)));
+      make("section", {"aria-label": "Look of this step"}, make("h3", {}, "Where this step looks"), this.other, this.heads, this.look)));
     element.addEventListener("keydown", event => this.key(event));
   }
 
@@ -58,8 +78,22 @@ export class Stepping {
   begin(tokens) {
     this.stop();
     this.known.clear();
+    this.picked.clear();
+    this.finished = null;
     [this.path, this.at] = [tokens, tokens.length];
+    if (this.fork === null) this.path = this.original;
     return this.show();
+  }
+
+  /** The tokens of the answer that is shown. */
+  get original() {
+    return this.question().answer?.written ?? [];
+  }
+
+  /** Where the path leaves the answer; null: nowhere. */
+  get fork() {
+    const {original} = this, at = this.path.findIndex((token, place) => token !== original[place]);
+    return at < 0 ? null : at;
   }
 
   get tokens() {
@@ -80,7 +114,13 @@ export class Stepping {
   }
 
   get ended() {
-    return this.path.length === this.at && this.finished?.key === this.tokens.join(".");
+    if (this.path.length !== this.at) return false;
+    return this.isOriginal || this.finished?.key === this.tokens.join(".");
+  }
+
+  /** Whether the path is the whole answer. */
+  get isOriginal() {
+    return this.path.length > 0 && this.path.length === this.original.length && this.fork === null;
   }
 
   async go(at) {
@@ -91,13 +131,26 @@ export class Stepping {
 
   /** One token further: along the path, else the likeliest one. */
   async step() {
+    if (this.ended) return;
     if (this.at < this.path.length) return this.go(this.at + 1);
-    const {tokens, showing} = this, {candidates} = await this.ask(tokens);
-    if (this.showing === showing) return this.take(candidates[0], tokens);  // else another step came first
+    const {tokens, showing} = this, {candidates} = await this.ask(tokens).catch(error => this.fail(error, showing));
+    if (candidates && this.showing === showing) return this.take(candidates[0], tokens);  // else another step came first
+  }
+
+  fail(error, showing) {
+    if (!(error instanceof Failure)) throw error;
+    if (this.showing === showing) {
+      this.stop();
+      this.said.textContent = error.message;
+      this.said.classList.add("error");
+    }
+    return {};
   }
 
   /** One of the candidates after these tokens, which need not be those of now: the next ones may be on their way. */
-  async take(candidate, tokens) {
+  async take(candidate, tokens, picked = false) {
+    this.picked = new Set([...this.picked].filter(at => at < tokens.length));
+    if (picked) this.picked.add(tokens.length);
     this.path = candidate.ends ? tokens : [...tokens, candidate.token];
     this.finished = candidate.ends ? {key: tokens.join("."), text: candidate.text} : null;
     return this.go(this.path.length);
@@ -131,39 +184,54 @@ export class Stepping {
       this.said.classList.remove("error");
       this.fill(found);
     } catch (error) {
-      if (!(error instanceof Failure)) throw error;
-      if (this.showing !== own) return;
-      this.stop();
-      this.said.textContent = error.message;
-      this.said.classList.add("error");
+      this.fail(error, own);
     }
   }
 
   fill({written, text, candidates, look}) {
-    const {ended, tokens} = this;
-    this.written.replaceChildren(...written.map((one, number) => button(make("bdi", {}, visible(one.text)),
-      () => this.go(number), {class: "token", "aria-label": `Back to before ${visible(one.text)}`})),
-    ended ? make("span", {class: "token end"}, visible(this.finished.text)) : make("span", {class: "caret", "aria-hidden": "true"}));
-    this.said.textContent = ended ? "The text ends here." : `Token ${written.length + 1}. So far: ${text || "nothing"}`;
+    const {ended, tokens, fork} = this;
+    this.written.replaceChildren(...written.map((one, number) => {
+      const forced = number === fork || this.picked.has(number), name = visible(one.text);
+      return button(make("bdi", {}, name), () => this.go(number), {class: forced ? "token forced" : "token",
+        title: forced ? "your choice" : null, "aria-label": `Back to before ${name}${forced ? ", your choice" : ""}`});
+    }),
+    ended && this.finished ? make("span", {class: "token end"}, visible(this.finished.text)) : make("span", {class: "caret", "aria-hidden": "true"}));
+    this.said.textContent = ended ? this.isOriginal ? "The answer ends here." : "The text ends here." : `Token ${written.length + 1}. So far: ${text || "nothing"}`;
     this.back.disabled = this.at === 0;
     this.forward.disabled = this.end.disabled = Boolean(ended);
+    this.compare(text);
     const next = ended ? candidates.find(one => one.ends)?.token : this.path[this.at];
-    this.list.replaceChildren(...candidates.map(one => this.candidate(one, next, tokens)));
+    const usual = next ?? candidates[0]?.token;
+    this.list.replaceChildren(...candidates.map(one => this.candidate(one, next, tokens, one.token !== usual)));
     this.showLook(look);
   }
 
-  candidate(one, next, tokens) {
+  /** What another token changed, once the text is whole; before, what the answer was. */
+  compare(text) {
+    const {answer} = this.question();
+    this.against.hidden = this.fork === null || !answer?.text;
+    if (this.against.hidden) return;
+    const marked = (own, other) => this.ended ? kept(own, other).map(([part, there]) => there ? part : make("mark", {}, part)) : [own];
+    this.against.replaceChildren(make("b", {}, "The answer: "), ...marked(answer.text, text), make("br"),
+      make("b", {}, "With your choice: "), ...marked(text, answer.text));
+  }
+
+  candidate(one, next, tokens, picked) {
     const bar = make("span", {class: "gauge"}), name = one.ends ? `${visible(one.text)} (the end)` : visible(one.text);
     bar.style.setProperty("--share", one.probability);
-    return make("li", {}, button(make("bdi", {class: "what"}, name), () => this.take(one, tokens),
+    return make("li", {}, button(make("bdi", {class: "what"}, name), () => this.take(one, tokens, picked),
       {"aria-label": `${name}, ${percent(one.probability)}`, "aria-pressed": String(one.token === next)}),
     bar, make("span", {class: "amount"}, percent(one.probability)));
   }
 
   showLook(look) {
+    const {chosen, site} = this.question();
+    this.other.textContent = look && chosen && look.site !== chosen
+      ? `A step shows one place of attention: here ${look.site}, not ${chosen === EVERY ? "all" : chosen}.` : "";
     if (!look) {
       this.heads.replaceChildren();
-      clear(this.look, make("p", {class: "aside"}, "This model looks at nothing while it writes."));
+      clear(this.look, make("p", {class: "aside"}, site ? `${site} is not asked while the text is written, as it reads only what is `
+        + "there before. Choose another place above." : "This model looks at nothing while it writes."));
       return;
     }
     const choose = head => {

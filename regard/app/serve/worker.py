@@ -318,7 +318,8 @@ class Worker:
             while len(self.answers) > self.limits.answers or sum(self._kept.values()) > KEPT_BYTES:
                 oldest, _ = self.answers.popitem(last=False)
                 del self._kept[oldest]
-        part.ticket.answered(part.number, {"id": name, **data})
+        written = list(getattr(answer, "written", ()))  # whoever goes through its steps follows these
+        part.ticket.answered(part.number, {"id": name, **data, **({"written": written} if written else {})})
 
 
 def reason(error: BaseException) -> str:

@@ -58,7 +58,7 @@ class Caption(Shown):
     ranks: tuple[float, ...] = field(default=(), kw_only=True, repr=False, compare=False)  # log p / length^penalty
     cut: Cut | None = field(default=None, kw_only=True, repr=False, compare=False)
     _image: Image = field(kw_only=True, repr=False, compare=False)
-    _tokens: list[int] = field(kw_only=True, repr=False, compare=False)
+    written: tuple[int, ...] = field(kw_only=True, repr=False, compare=False)
     _run: Captioner = field(kw_only=True, repr=False, compare=False)
 
     __repr__ = short_repr
@@ -67,12 +67,12 @@ class Caption(Shown):
     def attention(self) -> Looks:
         """Where in the image each word looked and how far its gate was open, from one pass over the finished
         caption. The model's own pieces of words are in `attention.pieces`."""
-        return self._run.picture(self._image, self._tokens)
+        return self._run.picture(self._image, list(self.written))
 
     def gates(self, *sites: str, units: int = UNITS, pieces: bool = False) -> Heads:
         """The gates of the LSTM over the words that it read: the mean of all units, and so many of them from the
         most open to the most closed."""
-        gates = self._run.word_gates(self._image, self._tokens, sites, units)
+        gates = self._run.word_gates(self._image, list(self.written), sites, units)
         return gates.pieces if pieces else gates
 
     def channels(self, *sites: str) -> Gates:
@@ -218,7 +218,7 @@ class Captioner(WritingRun, ImageRun):
             ranks=tuple(answer.normalised(decode.length_penalty) for answer in hypotheses),
             cut=image.cut,
             _image=image.image,
-            _tokens=hypotheses[0].tokens,
+            written=tuple(hypotheses[0].tokens),
             _run=self,
         )
 

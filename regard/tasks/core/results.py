@@ -104,6 +104,7 @@ class Answered(Answer):
 
     cut: Cut | None = None  # where not all of it was read
     unknown: tuple[str, ...] = ()  # its characters or words that the model does not know
+    written: tuple[int, ...] = ()  # its tokens, without start and end token, where it is a text
 
     @property
     @abstractmethod

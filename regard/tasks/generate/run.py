@@ -372,7 +372,14 @@ class LanguageModel(WritingRun):
         last = (self.model.alignment,) if self.model.alignment else ()
         between = "\n" if self.responds else ""
         return Continuation(
-            *told, look, gates, between=between, unknown=prompt.unknown, ranks=ranks, _alignment=last
+            *told,
+            look,
+            gates,
+            between=between,
+            unknown=prompt.unknown,
+            written=tuple(best.tokens),
+            ranks=ranks,
+            _alignment=last,
         )
 
     def _speaker(self, prompt: Prompt) -> Callable[[list[int]], str]:

@@ -308,7 +308,9 @@ class Translator(WritingRun):
         gates = partial(self.gates, source.ids, best.tokens)
         ranks = tuple(answer.normalised(decode.length_penalty) for answer in hypotheses)
         told = (source.text, texts[0], best.score, rest)
-        return Translation(*told, look, link, heads, gates, ranks=ranks, unknown=source.unknown)
+        return Translation(
+            *told, look, link, heads, gates, ranks=ranks, unknown=source.unknown, written=tuple(best.tokens)
+        )
 
     def _words(self, tokens: list[int], spoken: list[str] | None) -> list[int]:
         """The word of the answer's text that each token is part of; an unknown token that was left out has none."""

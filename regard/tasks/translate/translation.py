@@ -26,6 +26,7 @@ class Translation(Shown):
         default=(), kw_only=True, repr=False, compare=False
     )  # by which they are ordered: log p / length^penalty + coverage
     unknown: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
+    written: tuple[int, ...] = field(default=(), kw_only=True, repr=False, compare=False)
     _look: Callable[[], Map] | None = field(default=None, repr=False, compare=False)
     _links: Callable[[Map], Links] | None = field(default=None, repr=False, compare=False)
     _heads: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)

@@ -42,7 +42,7 @@ def test_an_answer_is_that_of_the_library(client: TestClient) -> None:
     for answer, wanted in zip(answers, run.translate(["3 May 1979", "le 1er août 1914"]), strict=True):
         assert answer.pop("id")
         assert answer.pop("score") == pytest.approx(wanted.score, abs=1e-4)
-        own = {"source": wanted.source, "text": wanted.text, "others": []}
+        own = {"source": wanted.source, "text": wanted.text, "others": [], "written": list(wanted.written)}
         assert answer == {"input": wanted.source, **own}
 
 
