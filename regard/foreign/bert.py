@@ -112,7 +112,7 @@ class BertForm(Form[BertConfig]):
                     "cls.predictions.bias", ("out.bias",), lambda x: x.clone(), lambda x: (), unused=True
                 )
                 both["cls.predictions.decoder"] = "out"
-        if config.head == "pretrain":
+        if config.predicts_next:
             both["cls.seq_relationship"] = "next"
         if config.head == "classify":
             both["classifier"] = "classify"

@@ -45,9 +45,10 @@ HEADS = {  # head -> its class in `transformers`
     "none": "BertModel",
     "masked": "BertForMaskedLM",
     "pretrain": "BertForPreTraining",  # masked tokens and next sentence
+    "next": "BertForNextSentencePrediction",
     "classify": "BertForSequenceClassification",
 }
-TASKS = {"none": "embed", "masked": "fill", "pretrain": "fill", "classify": "classify"}
+TASKS = {"none": "embed", "masked": "fill", "pretrain": "fill", "next": "follows", "classify": "classify"}
 # Of the logits of BERT and of the linear part. On held-out texts BERT is much too sure, the linear part too little.
 SHARES = 0.3, 2.0
 
@@ -65,9 +66,9 @@ class BertConfig:
     segments: int = setting(2, at_least=1)  # how many kinds of segment a token may be in: text A, text B
     activation: str = setting("gelu", choices=ACTIVATIONS)  # of the feed-forward layers
     eps: float = setting(1e-12, above=0, below=1)  # added to the variance in layer norms
-    # what it is for: states alone, masked words, masked words and next sentences, or classes
+    # what it is for: states alone, masked words, masked words and next sentences, next sentences alone, or classes
     head: str = setting("pretrain", choices=HEADS)
-    pooler: bool = True  # tanh layer on [CLS]; pretrain and classify need it, masked has none
+    pooler: bool = True  # tanh layer on [CLS]; pretrain, next and classify need it, masked has none
     labels: tuple[str, ...] = setting((), words="a tuple of class names")  # () until the data has been read
     tied: bool = True  # one table for input and output
     dropout: float = setting(0.1, at_least=0, below=1)  # dropout of embeddings and of each sub-layer's output
@@ -83,7 +84,7 @@ class BertConfig:
         if len(self.labels) == 1:
             raise ValueError(f"labels must name two classes or more, got {self.labels[0]!r:.80} alone")
         check_labels(self.labels)
-        if self.head in ("pretrain", "classify") and not self.pooler:
+        if self.head in ("pretrain", "next", "classify") and not self.pooler:
             raise ValueError(f"head {self.head!r} reads the pooled state: pooler must be true")
 
     @property
@@ -110,6 +111,10 @@ class BertConfig:
     @property
     def predicts_words(self) -> bool:
         return self.head in ("masked", "pretrain")
+
+    @property
+    def predicts_next(self) -> bool:
+        return self.head in ("pretrain", "next")
 
 
 class TextBatch(Protocol):
@@ -168,7 +173,7 @@ class Bert(nn.Module):
         if config.predicts_words:
             self.masked, self.masked_norm = nn.Linear(dim, dim), nn.LayerNorm(dim, eps)
             self.out = nn.Linear(dim, config.vocabulary)
-        if config.head == "pretrain":
+        if config.predicts_next:
             self.next = nn.Linear(dim, 2)
         if config.head == "classify":
             self.classify = nn.Linear(dim, config.classes)
@@ -241,7 +246,7 @@ class Bert(nn.Module):
 
     def next_logits(self, states: Tensor) -> Tensor:
         """(B, T, dim) -> (B, 2): 0 = the second part follows the first, 1 = it comes from elsewhere"""
-        self._must_be("predicts the next sentence", "pretrain")
+        self._must_be("predicts the next sentence", "pretrain", "next")
         return self.next(self.pooled(states))
 
     def class_logits(self, batch: TextBatch) -> Tensor:
@@ -272,6 +277,10 @@ class Bert(nn.Module):
         """The loss of masked tokens and next sentences, or of classes."""
         if isinstance(batch, LabelledBatch):
             return self._class_loss(batch, label_smoothing)
+        if self.config.head == "next":  # of whole texts, without masks
+            assert batch.follows is not None
+            states = self.states(batch.targets, batch.segments, batch.mask)
+            return label_loss(self.next_logits(states), batch.follows, label_smoothing=label_smoothing)
         states = self.states(batch.tokens, batch.segments, batch.mask)
         predicted = batch.predicted
         answers = self._predicted_states(states[predicted])[:, None]  # (n, 1, dim), predicted tokens only

@@ -14,7 +14,7 @@ FILE, LARGEST = "examples.json", 1 << 20
 @dataclass(frozen=True)
 class Examples:
     about: str = ""
-    inputs: tuple[str | int, ...] = ()  # as they are sent to a server: an image is a data: URL
+    inputs: tuple[str | int | list[str], ...] = ()  # as they are sent to a server: an image is a data: URL
     options: dict[str, Any] = field(default_factory=dict)  # of all of them
 
 
@@ -28,4 +28,4 @@ def read_examples(contents: Contents) -> Examples:
     about, inputs, options = table.get("about", ""), table.get("inputs", []), table.get("options", {})
     if not isinstance(about, str) or not isinstance(inputs, list) or not isinstance(options, dict):
         return Examples()
-    return Examples(about, tuple(item for item in inputs if isinstance(item, str | int)), options)
+    return Examples(about, tuple(item for item in inputs if isinstance(item, str | int | list)), options)

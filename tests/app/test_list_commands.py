@@ -25,7 +25,7 @@ def test_one_system_is_told_with_its_settings(call: Any) -> None:
         "Devlin et al. 2019",
         "regard/models/bert.py",
         "bert-labelled",
-        "fill, embed, classify",
+        "fill, embed, follows, classify",
         "[model]",
     ):
         assert words in done.out

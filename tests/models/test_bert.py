@@ -391,7 +391,7 @@ def test_small_sizes_are_those_of_turc(name: str, millions: float) -> None:
         ({"max_positions": 2}, "max_positions must be at least 3, got 2"),
         ({"segments": 0}, "segments must be at least 1, got 0"),
         ({"dropout": 1.0}, r"dropout must lie in \[0, 1\)"),
-        ({"head": "answer"}, "head must be one of 'none', 'masked', 'pretrain', 'classify', got 'answer'"),
+        ({"head": "answer"}, "head must be one of 'none', 'masked', 'pretrain', 'next', 'classify', got 'answer'"),
         ({"labels": ("a", "b")}, "labels are for head = 'classify', and head is 'pretrain'"),
         ({"head": "classify", "labels": ("a",)}, "labels must name two classes or more, got 'a' alone"),
         (
@@ -408,8 +408,21 @@ def test_a_config_checks_itself(changes: dict[str, Any], told: str) -> None:
 
 
 def test_the_head_says_what_it_is_for() -> None:
-    assert [BertConfig(5, head=head).task for head in HEADS] == ["embed", "fill", "fill", "classify"]
+    assert [BertConfig(5, head=head).task for head in HEADS] == ["embed", "fill", "fill", "follows", "classify"]
     assert (BertConfig(5, head="classify").classes, BertConfig(5, **CLASSES).classes) == (1, 3)
+
+
+def test_the_head_next_reads_whole_texts() -> None:
+    """-log p of what follows, of texts without masks."""
+    model, batch = build("next", head="next"), masked()
+    pooled = model.pooled(model.states(batch.targets, batch.segments, batch.mask))
+    logs = (pooled @ model.next.weight.T + model.next.bias).log_softmax(-1)
+    loss = model.loss(batch)
+    assert batch.follows is not None
+    right = logs[torch.arange(4), batch.follows]
+    torch.testing.assert_close(loss.total, -right.sum())
+    torch.testing.assert_close(loss.likelihood, right)
+    assert int(loss.tokens) == 4
 
 
 def test_a_head_that_is_not_there_is_named() -> None:
@@ -418,7 +431,7 @@ def test_a_head_that_is_not_there_is_named() -> None:
         build("classify").masked_logits(states)
     with pytest.raises(ValueError, match="predicts words has the head masked or pretrain, this one has none"):
         build("none").loss(masked())
-    with pytest.raises(ValueError, match="predicts the next sentence has the head pretrain, this one has masked"):
+    with pytest.raises(ValueError, match="predicts the next sentence has the head pretrain or next, this"):
         build("masked").loss(masked())
     with pytest.raises(
         ValueError,

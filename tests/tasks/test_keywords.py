@@ -31,6 +31,7 @@ KINDS: dict[str, type[Run]] = {
     "translate": Translator,
     "generate": LanguageModel,
     "fill": Reader,
+    "follows": Reader,
     "embed": Embedder,
     "classify": Reader,
     "recognise": Recogniser,
@@ -59,7 +60,8 @@ def writer() -> LanguageModel:
 @pytest.mark.parametrize("verb", list(TASKS))
 def test_python_takes_the_options_of_the_command(verb: str) -> None:
     method = getattr(KINDS[verb], verb)
-    taken = set(list(inspect.signature(method).parameters)[2:]) - {"decode", "stream"}
+    inputs = 2 if TASKS[verb].inputs.what == "pairs" else 1
+    taken = set(list(inspect.signature(method).parameters)[1 + inputs :]) - {"decode", "stream"}
     assert taken == {option.name for option in TASKS[verb].options} - WRITTEN_BY_COMMANDS
 
 

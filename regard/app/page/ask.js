@@ -3,6 +3,7 @@ import {button, field, make, newId, select} from "./dom.js";
 import {imageInput} from "./images.js";
 import {isAsked, optionsForm} from "./options.js";
 
+const TAB = "\t", ORDER = ["first", "second"];
 const CHIP = 42;  // characters of an example on its button
 const MISSING = "Give images of each class first. An address cannot hold them: choose them here again.";
 
@@ -24,30 +25,43 @@ function chip(text) {
 }
 
 function textInput(task, changed, submit) {
-  const number = task.inputs.schema.type === "integer", {examples, drawn} = task.inputs;
-  const read = () => number ? (box.value === "" ? [] : [Number(box.value)]) : box.value.trim() === "" && drawn ? [] : [box.value];
-  const box = number ? make("input", {type: "number", min: task.inputs.schema.minimum ?? null})
-    : make("textarea", {rows: 1, spellcheck: "false", dir: "auto", placeholder: drawn ? "empty: one is drawn" : ""});
-  box.addEventListener("keydown", event => {
+  const number = task.inputs.schema.type === "integer", pair = task.inputs.schema.type === "array", {drawn} = task.inputs;
+  const examples = task.inputs.examples.map(example => Array.isArray(example) ? example.join(TAB) : String(example));
+  const boxes = [...Array(pair ? task.inputs.schema.minItems : 1)].map(() => number
+    ? make("input", {type: "number", min: task.inputs.schema.minimum ?? null})
+    : make("textarea", {rows: 1, spellcheck: "false", dir: "auto", placeholder: drawn ? "empty: one is drawn" : ""}));
+  const text = () => boxes.map(box => pair ? box.value.replaceAll(TAB, " ") : box.value).join(TAB);
+  const write = value => {
+    const parts = pair ? value.split(TAB) : [value];
+    boxes.forEach((box, at) => { box.value = parts[at] ?? ""; });
+  };
+  const read = () => {
+    const parts = boxes.map(box => box.value);
+    if (pair) return [parts];
+    if (number ? parts[0] === "" : parts[0].trim() === "" && drawn) return [];
+    return [number ? Number(parts[0]) : parts[0]];
+  };
+  for (const box of boxes) box.addEventListener("keydown", event => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
     submit();
   });
   const tried = make("div", {class: "tried", role: "group", "aria-label": "Examples"});
   examples.forEach(example => tried.append(button(make("bdi", {}, chip(example)), () => {
-    box.value = example;
+    write(example);
     changed();
   }, {class: "chip"})));
+  const labels = pair ? ORDER.map(one => `${task.task}: ${one} text`) : [`${task.task}: ${task.inputs.what}`];
   return {
-    element: make("div", {class: "text-input"}, field(`${task.task}: ${task.inputs.what}`, box)),
+    element: make("div", {class: "text-input"}, ...boxes.map((box, at) => field(labels[at], box))),
     tried: examples.length > 1 ? tried : "",
-    get state() { return {text: box.value}; },
+    get state() { return {text: text()}; },
     get values() { return read(); },
     url: null,
-    isMissing: () => box.value.trim() === "" && !drawn && !task.continues,
-    missing: "Type something first.",
-    set(next) { box.value = next.text ?? examples[next.example ?? 0] ?? ""; },
-    isExample: () => examples.map(String).includes(box.value),
+    isMissing: () => boxes.some(box => box.value.trim() === "") && !drawn && !task.continues,
+    missing: pair ? "Type both texts first." : "Type something first.",
+    set(next) { write(next.text ?? examples[next.example ?? 0] ?? ""); },
+    isExample: () => examples.includes(text()),
     close() {},
   };
 }

@@ -100,8 +100,10 @@ def read_inputs(task: AnyTask, raw: object, limits: Limits) -> list[Any]:
         raise Refused(413, f"a request may have {limits.inputs} inputs, and this one has {len(raw)}")
     inputs = []
     for number, item in enumerate(raw):
-        if isinstance(item, str) and task.inputs.received.schema.get("format") != "byte":
-            check_length(item, limits, f"inputs[{number}]")
+        if task.inputs.received.schema.get("format") != "byte":
+            for text in item if isinstance(item, list) else [item]:
+                if isinstance(text, str):
+                    check_length(text, limits, f"inputs[{number}]")
         try:
             inputs.append(task.inputs.received.read(item, limits.pixels))
         except BadInput as error:

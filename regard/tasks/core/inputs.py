@@ -65,7 +65,9 @@ class InputKind(ABC):
     fields: ClassVar[tuple[str, ...]] = ()  # the settings of a recipe's [data] that name these columns
     joins: ClassVar[bool] = False  # that option is no list but an input, like the arguments; it may be repeated
     example: ClassVar[str]  # what stands for it in the README of a run
-    tried: ClassVar[tuple[str | int, ...]] = ()  # what a page begins with, where the run has no example of its own
+    tried: ClassVar[
+        tuple[str | int | list[str], ...]
+    ] = ()  # what a page begins with, where the run has no example of its own
     may_be_drawn: ClassVar[bool] = False  # where nothing is given, an input is drawn at random
     received: ClassVar = Received({"type": "string"}, lambda sent, pixels: check_text(sent))  # how it is sent
 
@@ -97,7 +99,7 @@ class Texts(InputKind):
     fields: ClassVar[tuple[str, ...]] = ("column",)
     pairs: ClassVar[bool] = False  # what was read from columns comes as a tuple of one text or two
     example = '"..."'
-    tried: ClassVar[tuple[str | int, ...]] = ("A query looks at a memory.",)
+    tried: ClassVar[tuple[str | int | list[str], ...]] = ("A query looks at a memory.",)
 
     def check(self, arguments: Sequence[str], source: Path | None) -> None:
         if arguments and source:
@@ -123,6 +125,42 @@ class Texts(InputKind):
         if not count:
             raise DataError(f"{source} is empty; it needs one text a line")
         return Inputs(items, count, again=True)
+
+
+class PairsOfTexts(Texts):
+    """Two arguments are one pair; in a line a tab separates the two."""
+
+    what = "pairs"
+    metavar = "FIRST SECOND"
+    help = "The two texts of one pair; without any, lines of stdin with a tab between the two."
+    from_file = FROM_FILE.format(what="pair", usual="first and second, text1 and text2 or the like")
+    usual: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("first", "second"),
+        ("text", "second"),
+        ("text1", "text2"),
+        ("sentence1", "sentence2"),
+    )
+    fields: ClassVar[tuple[str, ...]] = ("first", "second")
+    pairs = True
+    example = '"..." "..."'
+    tried = (["Anna is a baker.", "She gets up at four every morning."],)
+    received = Received(
+        {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2},
+        lambda sent, pixels: check_pair(sent),
+    )
+
+    def check(self, arguments: Sequence[str], source: Path | None) -> None:
+        super().check(arguments, source)
+        if arguments and len(arguments) != 2:
+            raise BadInput(
+                f"give the two texts of one pair, got {len(arguments)}; many pairs come from --input or stdin, one "
+                "a line with a tab between the two"
+            )
+
+    def find(self, arguments: Sequence[str], source: Path | None, columns: InputColumns = ANY_COLUMNS) -> Inputs:
+        if arguments:
+            return Inputs(lambda: [("", tuple(arguments))], 1, again=True)
+        return super().find(arguments, source, columns)
 
 
 class Images(InputKind):
@@ -231,6 +269,19 @@ def check_text(text: object, what: str = "a text") -> str:
             "the text first"
         ) from None
     return text
+
+
+def check_pair(pair: object) -> tuple[str, str]:
+    """BadInput unless these are two texts, or a line with a tab between the two."""
+    first, tab, rest = pair.partition("\t") if isinstance(pair, str) else ("", "", "")
+    parts = (first, rest) if tab else pair
+    if not isinstance(parts, tuple | list) or len(parts) != 2:
+        raise BadInput(f"a pair must be two texts, in a line with a tab between them; got {pair!r:.60}")
+    first, second = (check_text(part) for part in parts)
+    for part in (first, second):
+        if not part.strip():
+            raise BadInput(f"neither text of a pair may be empty, got {first[:40]!r} and {second[:40]!r}")
+    return first, second
 
 
 def check_many(inputs: object, what: str) -> None:

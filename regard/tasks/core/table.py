@@ -15,6 +15,7 @@ from regard.tasks.core.run import Run
 from regard.tasks.embed.card import embed_card
 from regard.tasks.fewshot.card import fewshot_card
 from regard.tasks.fill.card import fill_card
+from regard.tasks.follows.card import follows_card
 from regard.tasks.generate.card import generate_card
 from regard.tasks.play.card import play_card
 from regard.tasks.recall.card import recall_card
@@ -32,6 +33,7 @@ TASKS: dict[str, AnyTask] = {  # by their verbs
     "translate": translate_card,
     "generate": generate_card,
     "fill": fill_card,
+    "follows": follows_card,
     "embed": embed_card,
     "classify": classify_card,
     "recognise": recognise_card,

@@ -56,7 +56,7 @@ class FillDesk(ReaderDesk[MaskedSettings, Reader, TestText]):
         return {
             name: metric
             for name, metric in self.card.metrics.items()
-            if name != "next_accuracy" or getattr(config, "head", "") == "pretrain"
+            if name != "next_accuracy" or getattr(config, "predicts_next", False)
         }
 
     # -- evaluation

@@ -133,7 +133,7 @@ def encoded(settings: MaskedSettings, files: Iterable[str], tokenizer: Tokenizer
 def build_data(
     settings: MaskedSettings, documents: Sequence[Rows], model: Model, tokenizer: Tokenizer, *, seed: int
 ) -> MaskedData:
-    pairs = model.config.head == "pretrain"
+    pairs = model.config.predicts_next
     if pairs and model.config.segments < 2:
         raise DataError("next sentences need two segments and the model has one; set model.head=masked")
     return MaskedData(

@@ -17,12 +17,12 @@ from regard.layers.onednn import without_onednn
 from regard.models import protocols
 from regard.models.protocols import Model, need
 from regard.show import Heads
-from regard.tasks.core.inputs import check_text, check_top
+from regard.tasks.core.inputs import check_pair, check_text, check_top
 from regard.tasks.core.options import checks_keywords
 from regard.tasks.core.results import Tick, no_tick
 from regard.tasks.embed.run import Embedder
 from regard.tasks.shared.measuring import device_of
-from regard.tasks.shared.reader_answers import Classified, Filled, LookAt, Texts
+from regard.tasks.shared.reader_answers import Classified, Filled, Followed, LookAt, Texts
 from regard.tasks.shared.sites import sites_like
 from regard.tasks.shared.text_reader import Encoded, Many, is_single
 from regard.tasks.shared.words import heads_of
@@ -129,6 +129,47 @@ class Reader(Embedder):
         parts = text.split(blank)
         before, after = blank.join(parts[: number + 1]), blank.join(parts[number + 1 :])
         return (before.rstrip() + token[2:] if token.startswith("##") else before + token) + after
+
+    # ---- follows
+
+    @overload
+    def follows(self, first: str, second: str) -> Followed: ...
+    @overload
+    def follows(self, first: list[tuple[str, str]]) -> list[Followed]: ...
+    @checks_keywords
+    def follows(self, first: str | list[tuple[str, str]], second: str | None = None) -> Followed | list[Followed]:
+        """Whether the second text follows the first one, or of each pair of a list."""
+        self.check_follows()
+        if isinstance(first, list) and second is None:
+            return list(self.following(self._read_all(first, self.read_following)))
+        return next(self.following([self.read_following((first, second))]))
+
+    def following(self, pairs: Iterable[Encoded[Texts]], *, tick: Tick = no_tick) -> Iterator[Followed]:
+        """In the order of the pairs. `tick` is called once for each as it is answered."""
+        self.check_follows()
+        model = need(self.model, protocols.MaskedLanguageModel)
+
+        def tell(batch: LabelledBatch) -> list[float]:
+            states = model.states(batch.tokens, batch.segments, batch.mask)
+            return model.next_logits(states).float().softmax(-1)[:, 0].tolist()
+
+        def followed(encoded: Encoded[Texts], share: float) -> Followed:
+            assert isinstance(encoded.text, tuple)
+            return Followed(*encoded.text, share, partial(self._heads, encoded.row, [0]), **encoded.unread)
+
+        yield from self._answers(pairs, tell, followed, tick)
+
+    def check_follows(self) -> None:
+        """RunError where the model cannot tell what follows."""
+        if not getattr(self.model.config, "predicts_next", False):
+            raise RunError(
+                f"this model has no head that predicts next sentences (its head is {self.model.config.head!r}); "
+                "train one with `regard train bert-text --set model.head=pretrain`"
+            )
+
+    def read_following(self, pair: object) -> Encoded[Texts]:
+        """The tokens of a pair; in a line a tab separates the two texts."""
+        return self.read(check_pair(pair))
 
     # ---- embed
 

@@ -139,6 +139,48 @@ class Filled(Looked):
 
 
 @dataclass(frozen=True)
+class Followed(Looked):
+    """Whether a second text follows a first one, and where [CLS] looked to tell."""
+
+    first: str
+    second: str
+    probability: float  # that it follows
+    _look: LookAt | None = field(default=None, repr=False, compare=False)
+    cut: Cut | None = field(default=None, kw_only=True, repr=False, compare=False)
+    unknown: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
+
+    __repr__ = short_repr
+
+    @property
+    def input(self) -> list[str]:
+        return [self.first, self.second]
+
+    @property
+    def label(self) -> str:
+        return next(iter(self.probabilities))
+
+    @property
+    def probabilities(self) -> dict[str, float]:
+        """The likelier one first."""
+        shares = {"follows": self.probability, "elsewhere": 1 - self.probability}
+        return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
+
+    @property
+    def told(self) -> str:
+        return shares_in_words(self.probabilities)
+
+    def bars(self) -> list[Sequence[tuple[str, float]]]:
+        return [list(self.probabilities.items())]
+
+    def to_dict(self) -> dict[str, object]:
+        texts = {"first": self.first, "second": self.second}
+        return {**self.of_input(), **texts, "label": self.label, "probabilities": self.probabilities}
+
+    def line(self) -> str:
+        return f"{self.label}\t{self.probabilities[self.label]:.4f}"
+
+
+@dataclass(frozen=True)
 class ClassifiedText(Shown):
     """The class of a text with the probabilities of all classes."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,25 @@ def sorter(tmp_path_factory: pytest.TempPathFactory) -> Reader:
 def states(reader: Reader, ids: list[int], segments: list[int] | None = None) -> torch.Tensor:
     with torch.no_grad():
         return reader.model(torch.tensor([ids]), None if segments is None else torch.tensor([segments]))
+
+
+# ---- follows
+
+
+def test_the_next_sentence_is_read_from_cls(filler: Reader) -> None:
+    """p = softmax(W_n tanh(W_p x_0)), of which the first says that the second text follows."""
+    pair = ("the cat sat", "the dog")
+    ids, segments = filler.read(pair).row
+    model, first = filler.model, states(filler, ids, segments)[0, 0]
+    pooled = (model.pooler.weight @ first + model.pooler.bias).tanh()
+    logits = (model.next.weight @ pooled + model.next.bias).tolist()
+    answer = filler.follows(*pair)
+    wanted = math.exp(logits[0]) / (math.exp(logits[0]) + math.exp(logits[1]))
+    assert answer.probability == pytest.approx(wanted, abs=1e-6)
+    assert answer.label == ("follows" if wanted > 0.5 else "elsewhere")
+    assert sum(answer.probabilities.values()) == pytest.approx(1)
+    assert [each.probability for each in filler.follows([pair, pair])] == pytest.approx([wanted] * 2, abs=1e-6)
+    assert list(answer.attention.rows) == ["[CLS]"]
 
 
 # ---- fill
@@ -356,7 +376,9 @@ def test_a_head_that_is_not_there_is_named(filler: Reader, sorter: Reader, tmp_p
 def test_a_run_is_opened_for_what_it_is(tmp_path: Path) -> None:
     build(tmp_path)
     assert isinstance(load_as(tmp_path, Reader, "embed"), Reader)
-    with pytest.raises(RunError, match="has the model Bert, for `regard fill` or `regard embed` and not"):
+    with pytest.raises(
+        RunError, match="has the model Bert, for `regard fill` or `regard follows` or `regard embed` and not"
+    ):
         load_as(tmp_path, Translator, "translate")
     build(tmp_path / "bare", head="none", pooler=False)
     with pytest.raises(RunError, match="has the model Bert, for `regard embed` and not for `regard translate`"):

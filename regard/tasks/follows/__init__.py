@@ -1,0 +1,1 @@
+"""Whether one text follows another."""
