@@ -102,6 +102,11 @@ class Examples(Picture):
             )
         return weights
 
+    @property
+    def words(self) -> list[str]:
+        """What stands at each place of a look: the classes of the examples, and last the image itself."""
+        return [*(example.label for example in self.examples), "itself"]
+
     def __repr__(self) -> str:
         looks = counted(len(self.looks), "look")
         return f"<Examples: {looks} at {counted(len(self.examples), 'example')}{titled(self.title)}>"

@@ -42,6 +42,7 @@ from regard.show.label_text import (
     text_width,
     trim,
 )
+from regard.show.links import draw_links
 from regard.show.map_data import Focus, MapData
 from regard.show.picture import Picture, counted, last_rows, titled
 from regard.show.plain import check_rows
@@ -111,6 +112,12 @@ class Map(MapData, Picture):
         """The map as marks. More than 60 columns are drawn as shaded text, here and in the terminal."""
         long = self._long()
         return long.drawing() if long else draw_map(self)
+
+    def shown_as(self, way: str, row: int | None = None) -> Drawing:
+        if way == "links":
+            return draw_links(self, row)
+        is_text = way == "text" or (way != "map" and self._long())
+        return self.shaded(row).drawing() if is_text else draw_map(self)
 
     @checked
     def plot(self, ax: Axes | None = None) -> Axes:  # type: ignore[override] # other pictures fill a figure

@@ -58,6 +58,11 @@ class Picture(ABC):
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """The picture as text, `width` cells wide (default: the terminal's width); without colour as ░▒▓█."""
 
+    def shown_as(self, way: str, row: int | None = None) -> Drawing:
+        """The drawing in another way to see it ("map", "links", "text"; else the usual one), of one row alone; for
+        pictures that have such."""
+        return self.drawing()
+
     def svg(self) -> str:
         """The picture as SVG: text as text, drawn in the viewer's fonts, images inside the file."""
         return render_svg(self.drawing())

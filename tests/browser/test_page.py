@@ -341,6 +341,7 @@ def test_what_is_seen_can_be_kept(visit: Visit) -> None:
         assert len(data) > 500
         if form == "JSON":
             assert json.loads(data)["kind"] == "map"
+            assert json.loads(data)["answer"] == "1979-05-03"
 
 
 def test_an_answer_that_is_lost_is_asked_for_again(visit: Visit, address: str) -> None:

@@ -229,6 +229,57 @@ def test_a_step_says_which_place_it_shows(visit: Visit) -> None:
     expect(page.locator(".step-view")).not_to_contain_text("not all")
 
 
+# ---- files
+
+
+def kept(page: Any, form: str) -> tuple[str, bytes]:
+    """The name and the content of a file from the menu."""
+    page.click(".menu summary")
+    with page.expect_download() as found:
+        page.click(f".menu button:has-text('{form}')")
+    return found.value.suggested_filename, found.value.path().read_bytes()
+
+
+def test_a_file_holds_what_is_seen(visit: Visit) -> None:
+    page = visit(model="dates", text="3 May 1979")
+    seen = set()
+    for way in ("Map", "Links", "Text"):
+        page.locator(".panel .choices").get_by_text(way, exact=True).click()
+        page.wait_for_selector(f".panel .stage .{ {'Map': 'cells', 'Links': 'links', 'Text': 'words'}[way] }")
+        name, drawn = kept(page, "SVG")
+        assert name == "dates.svg"
+        assert "dates: 3 May 1979 → 1979-05-03" in drawn.decode()
+        seen.add(drawn)
+        assert kept(page, "PNG")[1].startswith(b"\x89PNG")
+    assert len(seen) == 3
+
+
+def test_a_file_holds_the_head_that_is_seen(visit: Visit) -> None:
+    page = visit(".regard-heads canvas", model="de-en", text="Wo ist der Bahnhof?", site="*")
+    page.locator(".regard-heads .heads button").nth(17).click()
+    expect(page.locator(".chosen")).to_contain_text("decoder.0.cross, head 1", use_inner_text=True)
+    assert "decoder.0.cross, head 1" in kept(page, "SVG")[1].decode()
+    told = json.loads(kept(page, "JSON")[1])
+    assert (told["model"], told["input"], told["answer"]) == (
+        "de-en",
+        "Wo ist der Bahnhof?",
+        "Where is the station?",
+    )
+
+
+def test_a_file_holds_the_step_that_is_seen(visit: Visit) -> None:
+    page = visit(None, model="scenes", example="0", steps="")
+    page.wait_for_selector(".candidates li")
+    page.locator(".candidates button").nth(1).click()
+    expect(page.locator(".tokens button")).to_have_count(1)
+    other = page.locator(".tokens button").inner_text()
+    name, drawn = kept(page, "SVG")
+    assert name == "scenes-attend-2.svg"
+    assert f"scenes: image → {other}" in drawn.decode()
+    rows = kept(page, "CSV")[1].decode().splitlines()
+    assert rows[:5] == ["# model: scenes", "# site: attend", "# step: 2", "# input: image", f"# answer: {other}"]
+
+
 @pytest.mark.parametrize(
     "view",
     [

@@ -81,7 +81,7 @@ async function messageOf(response) {
   }
 }
 
-function posted(body, signal) {
+export function posted(body, signal) {
   return {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(body), signal};
 }
 

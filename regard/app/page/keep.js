@@ -15,7 +15,7 @@ function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** A menu of files. `fetchFile(form, ask)` calls `ask(address)` with the address of one. */
+/** A menu of files. `fetchFile(form, ask)` calls `ask(address, settings)` with the address of one. */
 export function keepMenu(fetchFile) {
   const told = make("p", {class: "aside", role: "status"});
   const menu = make("details", {class: "menu"}, make("summary", {}, "Download"), make("div", {class: "items"},
@@ -24,8 +24,8 @@ export function keepMenu(fetchFile) {
   async function download(form) {
     told.textContent = "Drawing …";
     try {
-      const response = await fetchFile(form, request);
-      save(await response.blob(), nameOf(response, form));
+      const read = async response => [await response.blob(), nameOf(response, form)];
+      save(...await fetchFile(form, (address, settings) => request(address, settings, read)));
       told.textContent = "";
       menu.open = false;
       menu.querySelector("summary").focus();

@@ -72,7 +72,8 @@ export class Panel {
       parts.push(make("label", {for: id}, "Where"), select(options, this.state.site, site => this.chooseSite(site), {id}));
     }
     if (this.task.steps) parts.push(this.modes());
-    this.keeping = keepMenu((form, ask) => this.again(id => ask(lookAddress(this.model.name, id, this.kept(form)))));
+    this.keeping = keepMenu((form, ask) => this.state.steps ? this.stepping.keep(form, ask)
+      : this.again(id => ask(lookAddress(this.model.name, id, this.kept(form)))));
     parts.push(this.keeping);
     this.settle(null);
     const folded = make("div", {class: "folded", id: newId("folded")}, ...parts);  // beside the name where there is room
@@ -105,10 +106,12 @@ export class Panel {
     this.showMode();
   }
 
-  /** What a file holds: the same as is seen. */
+  /** What a file holds: the same as is seen. Numbers are those of all heads, unless they are too many. */
   kept(form) {
-    const {head, pieces, site} = this.state.view, one = this.data?.side ? {site, head} : {site: this.state.site};
-    return {...one, pieces, form};
+    const {head, pieces, site, way = "usual", row} = this.state.view, numbers = form === "json" || form === "csv";
+    const isOne = Number.isInteger(head) && this.model.sites.some(one => one.name === site);
+    const one = isOne && (this.data?.side || !numbers) ? {site, head} : {site: this.state.site};
+    return {...one, pieces, form, ...numbers ? {} : {way, row}};
   }
 
   /** Nothing more is drawn. */

@@ -1,7 +1,7 @@
 // Decoding step by step: forward and back one token at a time, with the candidates, where the step looked, and what
 // would follow another candidate.
 import {percent} from "./answer.js";
-import {Failure, modelPath, post} from "./api.js";
+import {Failure, modelPath, post, posted} from "./api.js";
 import {button, make, select} from "./dom.js";
 import {EVERY, clear, draw} from "./look.js";
 
@@ -154,6 +154,13 @@ export class Stepping {
     this.path = candidate.ends ? tokens : [...tokens, candidate.token];
     this.finished = candidate.ends ? {key: tokens.join("."), text: candidate.text} : null;
     return this.go(this.path.length);
+  }
+
+  /** The file of the step that is shown. `ask(address, settings)` asks for it. */
+  keep(form, ask) {
+    const {model, task, inputs, options, site} = this.question(), {head, tokens: prefix} = this;
+    const body = {inputs, options, prefix, form, ...site ? {site} : {}, ...head === "" ? {} : {head: Number(head)}};
+    return ask(`${modelPath(model)}/${task}/step`, posted(body));
   }
 
   stop() {

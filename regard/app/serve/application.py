@@ -22,13 +22,13 @@ from regard.app.serve.forms import drawn
 from regard.app.serve.guard import LOCAL, Guard
 from regard.app.serve.learn import Learn
 from regard.app.serve.limits import Limits, Refused
-from regard.app.serve.looks import read_look
+from regard.app.serve.looks import Wanted, read_look
 from regard.app.serve.openai import openai_routes
 from regard.app.serve.openapi import description
 from regard.app.serve.shelf import Served, Shelf
 from regard.app.serve.signing_in import SignIn
 from regard.app.serve.static import Files
-from regard.app.serve.steps import read_step
+from regard.app.serve.steps import KEPT, STEP, read_kept, read_step
 from regard.app.serve.worker import Ticket
 
 
@@ -107,10 +107,19 @@ class Api:
 
     async def step(self, request: Request) -> Response:
         """The next candidates after a beginning, and where this step looked."""
-        body = await read_body(request, self.limits, ("inputs", "options", "prefix", "top", "site"))
+        body = await read_body(request, self.limits, (*STEP, *KEPT))
         served, task = await self.shelf.task(request.path_params["model"], request.path_params["task"])
-        work = await read_step(served, task, body, self.limits)
-        return Json(await unless_gone(request, self.shelf.call(served, work)))
+        work, (form, head) = await read_step(served, task, body, self.limits), read_kept(body)
+        step = await unless_gone(request, self.shelf.call(served, work))
+        if not form:
+            return Json(step.to_dict())
+        if step.look is None:
+            raise Refused(404, "this step looks at nothing, so there is nothing to keep")
+        wanted = Wanted((), head, None, pieces=False, side=None, packed=False, form=form)
+        is_text = task.inputs.received.schema.get("format") != "byte"
+        said = {"input": body["inputs"][0] if is_text else "image", "answer": step.text}
+        about = {"model": served.name, "site": step.look.site, "step": str(len(step.written) + 1)}
+        return await asyncio.to_thread(drawn, step.look.picture(head), wanted, about, said)
 
     async def attention(self, request: Request) -> Response:
         """Where a model looked for an answer: one site, and of it one head or some rows."""
@@ -122,7 +131,8 @@ class Api:
         wanted = read_look(served, request.query_params)
         picture = await unless_gone(request, self.shelf.call(served, wanted.of(answer, self.limits)))
         about = {"model": served.name, "site": request.query_params.get("site", "")}
-        return await asyncio.to_thread(drawn, picture, wanted, about)
+        said = {"input": answer.to_dict().get("input", ""), "answer": answer.line()} if wanted.form else {}
+        return await asyncio.to_thread(drawn, picture, wanted, about, said)
 
     def routes(self) -> list[Route]:
         models, model = "/api/models", "/api/models/{model}"

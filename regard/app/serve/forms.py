@@ -17,24 +17,27 @@ from starlette.responses import Response
 
 from regard.app.serve.answering import encoded
 from regard.app.serve.looks import Wanted
-from regard.show.plain import DIGITS
-from regard.tasks.core.results import Picture
+from regard.show.label_text import trim
+from regard.show.picture import Picture
+from regard.show.saving import save
+from regard.show.svg import render_svg
 
 KINDS = {"json": "application/json", "csv": "text/csv; charset=utf-8", "png": "image/png", "svg": "image/svg+xml"}
 DRAWING = threading.Lock()  # matplotlib draws one picture at a time
 COLUMNS = ("table", "head", "row", "column", "row_name", "column_name", "value")
 
 
-def drawn(picture: Picture, wanted: Wanted, about: Mapping[str, str]) -> Response:
-    """The picture as plain data, or with a form as a file. `about`: the model and the site."""
+def drawn(picture: Picture, wanted: Wanted, about: Mapping[str, str], said: Mapping[str, Any]) -> Response:
+    """The picture as plain data, or with a form as a file. `about`: the model and the site; `said`: the input and
+    the answer, which a file names too."""
     form = wanted.form
     if form in ("", "json"):
         content = picture.data() if wanted.side is None else picture.overview(wanted.side)
-        data = encoded({**about, **(content if wanted.packed or wanted.side else listed(content, picture))})
+        data = encoded({**about, **said, **(content if wanted.packed or wanted.side else listed(content, picture))})
     elif form == "csv":
-        data = as_csv(picture)
+        data = as_csv(picture, {**about, **said})
     else:
-        data = as_image(picture, form)
+        data = as_image(picture, wanted, headline(about["model"], said))
     headers = {"content-disposition": f'attachment; filename="{file_name(about)}.{form}"'} if form else {}
     return Response(data, media_type=KINDS[form or "json"], headers=headers)
 
@@ -42,7 +45,9 @@ def drawn(picture: Picture, wanted: Wanted, about: Mapping[str, str]) -> Respons
 def listed(data: Any, source: Any) -> Any:
     """The data of a picture with its large tables, which are packed into texts, as lists of their numbers."""
     if isinstance(source, np.ndarray) and isinstance(data, dict):
-        return (source.round(DIGITS) if source.dtype.kind == "f" else source).tolist()
+        return precise(source)
+    if isinstance(source, np.ndarray) and source.dtype.kind == "f":
+        return precise(source)
     if isinstance(source, Mapping) and isinstance(data, dict):
         if not data.keys() & source.keys():  # one table for all sites
             return listed(data, next(iter(source.values())))
@@ -54,22 +59,52 @@ def listed(data: Any, source: Any) -> Any:
     return data
 
 
+def precise(numbers: np.ndarray) -> Any:
+    """Lists of numbers, with as many digits as CSV has."""
+    if numbers.ndim > 1 or numbers.dtype.kind != "f":
+        return [precise(row) for row in numbers] if numbers.ndim > 1 else numbers.tolist()
+    return [float(f"{number:.6g}") for number in numbers]
+
+
+def headline(model: str, said: Mapping[str, Any]) -> str:
+    """dates: "3 May 1979" -> 1979-05-03"""
+    asked, answer = (" ".join(str(said.get(name, "")).split()) for name in ("input", "answer"))
+    return f"{model}: {trim(asked, 36)} → {trim(answer, 36)}"
+
+
 def file_name(about: Mapping[str, str]) -> str:
     """A file name with letters that every system takes."""
     name = "-".join(part for part in about.values() if part).replace("*", "all")
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)[:80]
 
 
-def as_image(picture: Picture, form: str) -> bytes:
+def as_image(picture: Picture, wanted: Wanted, title: str) -> bytes:
+    """What is seen, under a title that says of what it is."""
+    picture = picture.with_title(" · ".join(filter(None, (picture.title, title))))
     with tempfile.TemporaryDirectory() as folder, DRAWING:
-        path = Path(folder) / f"picture.{form}"
-        picture.save(path)
+        path = Path(folder) / f"picture.{wanted.form}"
+        if not wanted.way:
+            picture.save(path)
+        else:
+            from regard.show.figure import write_png
+
+            drawing = picture.shown_as(wanted.way, wanted.row)
+            save(
+                path,
+                png=lambda file: write_png(drawing, file, side=picture.png_side),
+                svg=lambda: render_svg(drawing),
+                html=picture.html,
+            )
         return path.read_bytes()
 
 
-def as_csv(picture: Picture) -> bytes:
-    """A line for each number: in which table and where it stands."""
+def as_csv(picture: Picture, about: Mapping[str, Any]) -> bytes:
+    """A line for each number: in which table and where it stands. The lines before these begin with # and say of
+    what they are."""
     text = io.StringIO()
+    for name, value in about.items():
+        if value != "":
+            text.write(f"# {name}: {' '.join(str(value).split())}\n")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for name, numbers, rows, columns in tables(picture):

@@ -8,14 +8,16 @@ from typing import Any
 
 from regard.app.serve.limits import Limits, Refused
 from regard.app.serve.shelf import Served
+from regard.show.heads import Heads
 from regard.show.plain import count_numbers
 from regard.tasks.core.results import Answer, Picture
 from regard.tasks.core.run import Run
 from regard.tasks.shared.reader_answers import BarsAndLooks
 from regard.tasks.shared.received import TooLarge
 
-KNOWN = ("site", "head", "rows", "pieces", "side", "packed", "form")
+KNOWN = ("site", "head", "rows", "pieces", "side", "packed", "form", "way", "row")
 FORMS = ("json", "csv", "png", "svg")
+WAYS = ("usual", "map", "links", "text")
 EVERY = "*"  # all sites of attention
 SIDES = range(4, 129)
 POOLED = 100_000_000  # numbers that an overview may be made of
@@ -32,6 +34,8 @@ class Wanted:
     side: int | None  # every head, pooled to at most side x side
     packed: bool  # large tables are texts, as the views read them
     form: str  # "": plain data, not as a file
+    way: str = ""  # as what a drawing shows one head; "": the whole picture
+    row: int | None = None  # whose links or text
 
     def of(self, answer: Answer, limits: Limits) -> Callable[[Run], Picture]:
         """What to do in the model's thread."""
@@ -52,6 +56,8 @@ class Wanted:
             raise Refused(404, "nothing was looked at for this answer")
         picture = picture.looks if isinstance(picture, BarsAndLooks) else picture  # bars are for a terminal
         picture = picture.pieces if self.pieces else picture
+        if self.way and self.head is not None and isinstance(picture, Heads) and len(sites) == 1:
+            return picture.map(sites[0], self.head).part(rows=self.rows)
         return picture.part(head=self.head, rows=self.rows)
 
 
@@ -65,7 +71,8 @@ def check_count(count: int, most: int) -> None:
 
 def read_look(served: Served, query: Mapping[str, str]) -> Wanted:
     """`site`: a name, or * for all; the usual picture without it; `head`: its number; `rows`: as 0-49; `pieces`:
-    true for the model's own pieces of words; `side`: an overview; `form`: a file."""
+    true for the model's own pieces of words; `side`: an overview; `form`: a file; `way` and `row`: in which way
+    to see one head it is drawn."""
     for name in query:
         if name not in KNOWN:
             raise Refused(422, f"there is no {name[:40]!r}; there are {', '.join(KNOWN)}")
@@ -79,11 +86,23 @@ def read_look(served: Served, query: Mapping[str, str]) -> Wanted:
         raise Refused(422, f"side must be a whole number from {SIDES[0]} to {SIDES[-1]}")
     if query.get("form", "json") not in FORMS:
         raise Refused(422, f"form must be one of {', '.join(FORMS)}")
+    if query.get("way", "map") not in WAYS:
+        raise Refused(422, f"way must be one of {', '.join(WAYS)}")
     sites: Any = (site,) if site else ()
     if site == EVERY:
         sites = tuple(each["name"] for each in served.sites if each["kind"] == "attention")
     pieces, packed = (query.get(name) == "true" for name in ("pieces", "packed"))
-    return Wanted(sites, head, rows, pieces, side, packed, query.get("form", ""))
+    return Wanted(
+        sites,
+        head,
+        rows,
+        pieces,
+        side,
+        packed,
+        query.get("form", ""),
+        query.get("way", ""),
+        read_number(query, "row"),
+    )
 
 
 def read_number(query: Mapping[str, str], name: str) -> int | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from regard import __version__
 from regard.app.serve.limits import Limits
-from regard.app.serve.looks import FORMS, SIDES
+from regard.app.serve.looks import FORMS, SIDES, WAYS
 from regard.app.serve.shelf import Served, option_schema
 from regard.gallery import GALLERY
 from regard.tasks.core.table import AnyTask
@@ -188,6 +188,18 @@ def attention_path(models: Mapping[str, Served]) -> Table:
         {"name": "side", "in": "query", "schema": {"type": "integer", "minimum": SIDES[0], "maximum": SIDES[-1]}},
         {"name": "packed", "in": "query", "schema": {"type": "boolean"}},
         {"name": "form", "in": "query", "schema": {"type": "string", "enum": list(FORMS)}},
+        {
+            "name": "way",
+            "in": "query",
+            "schema": {"type": "string", "enum": list(WAYS)},
+            "description": "In which way one head is drawn.",
+        },
+        {
+            "name": "row",
+            "in": "query",
+            "schema": {"type": "integer", "minimum": 0, "maximum": 99999999},
+            "description": "Whose links or text are drawn.",
+        },
     ]
     words = "Where a model looked for an answer: one site, and of it one head or some rows."
     get = operation(words, {"type": "object", "required": ["kind"]}, parameters=query)

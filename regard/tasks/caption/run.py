@@ -201,7 +201,9 @@ class Captioner(WritingRun, ImageRun):
         check_tokens(prefix, self.model.config.vocabulary)
         passage = Passage(image.tensor, decode, self._target(decode))
         grid, text = self.model.grid(image.tensor) if self.model.alignment else None, self.tokenizer.decode(prefix)
-        return Beginning(passage, prefix, text, prefix, self.tokenizer, lambda site: (), grid)
+        return Beginning(
+            passage, prefix, text, prefix, self.tokenizer, lambda site: (), grid, self.seen(pixels_of(image.image))
+        )
 
     def search(self, images: Tensor, decode: Decoding) -> list[list[Hypothesis]]:
         """images (B, C, H, W) -> for each the captions that were found, best first."""

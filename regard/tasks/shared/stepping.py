@@ -13,6 +13,8 @@ from regard.attention import trace
 from regard.data.artifacts import AnyTokenizer
 from regard.decode.generator import at_least_float32, eval_mode
 from regard.errors import BadInput
+from regard.show import Overlay, ShadedText
+from regard.show.heads_data import heads_title
 from regard.tasks.shared.sites import sites_like
 from regard.tasks.shared.writing import Passage, Writer
 
@@ -28,6 +30,7 @@ class Beginning:
     tokenizer: AnyTokenizer
     columns: Callable[[str], Sequence[str]]  # what the memory of a site holds; of a past, at most what is kept
     grid: tuple[int, int] | None = None  # rows and columns of the places of an image
+    image: np.ndarray | None = None  # as the model sees it, in bytes (H, W, 3)
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,18 @@ class StepLook:
     columns: tuple[str, ...]
     weights: np.ndarray
     grid: tuple[int, int] | None = None
+    image: np.ndarray | None = None
+
+    def picture(self, head: int | None = None) -> ShadedText | Overlay:
+        """One head, or the mean of all, over the words or over the image."""
+        if head is not None and not 0 <= head < len(self.weights):
+            raise BadInput(f"{self.site} has heads 0 to {len(self.weights) - 1}, got {head}")
+        weights = self.weights.mean(0, dtype=np.float64) if head is None else self.weights[head]
+        title = heads_title(self.site, len(self.weights), head)
+        if self.grid is None:
+            return ShadedText(weights[None], self.columns, ("this step",), title, query=0)
+        assert self.image is not None
+        return Overlay(self.image, {title: weights.reshape(self.grid)})
 
     def to_dict(self) -> dict[str, object]:
         look = {"site": self.site, "columns": list(self.columns), "weights": self.weights.round(5).tolist()}
@@ -106,6 +121,6 @@ def next_step(run: Writer, begun: Beginning, *, top: int, site: str) -> NextStep
         weights = weights.reshape(-1, weights.shape[-1])
         columns = begun.columns(names[0])
         columns = columns[max(0, len(columns) - weights.shape[1]) :]
-        look = StepLook(names[0], tuple(columns), weights, begun.grid)
+        look = StepLook(names[0], tuple(columns), weights, begun.grid, begun.image)
     written = zip(begun.written, begun.tokenizer.tokens(begun.written), strict=True)
     return NextStep(begun.text, tuple(written), tuple(candidates), look)

@@ -7,6 +7,7 @@ import io
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 from served_models import served
@@ -101,6 +102,15 @@ def attention(client: TestClient, model: str, task: str, one: str, options: Any 
     return client.get(f"/api/models/{model}/answers/{answer['id']}/attention", params=query)
 
 
+def table(response: Any) -> list[dict[str, str]]:
+    """The rows of a CSV, behind the lines that say of what they are."""
+    lines = response.text.splitlines(keepends=True)
+    first = next(at for at, line in enumerate(lines) if line.startswith("table,"))
+    said = [line.partition(":")[0] for line in lines[:first]]
+    assert (said[0], *said[-2:]) == ("# model", "# input", "# answer")
+    return list(csv.DictReader(io.StringIO("".join(lines[first:]))))
+
+
 def test_pictures_and_numbers_as_files(client: TestClient) -> None:
     wanted = regard.load("dates", device="cpu").translate("3 May 1979").attention
     found = {
@@ -113,17 +123,27 @@ def test_pictures_and_numbers_as_files(client: TestClient) -> None:
     assert Image.open(io.BytesIO(found["png"].content)).size[0] > 100
     assert found["svg"].text.startswith("<svg")
     assert found["json"].json()["kind"] == "map"
-    rows = list(csv.DictReader(io.StringIO(found["csv"].text)))
+    rows = table(found["csv"])
     assert len(rows) == wanted.weights.size
     last = rows[-1]
     assert (last["row_name"], last["column_name"]) == (wanted.rows[-1], wanted.columns[-1])
     assert float(last["value"]) == pytest.approx(wanted.weights[-1, -1], rel=1e-4)
 
+    listed = np.array(found["json"].json()["weights"]).ravel()
+    assert [float(row["value"]) for row in rows] == listed.tolist()
+
+
+def test_numbers_name_the_classes_of_examples(client: TestClient) -> None:
+    task = client.get("/api/models/omniglot").json()["tasks"][0]
+    one, options = task["inputs"]["examples"][0], task["example_options"]
+    rows = table(attention(client, "omniglot", "fewshot", one, options, form="csv"))
+    assert {row["column_name"] for row in rows} == {*options["support"], "itself"}
+
 
 def test_numbers_of_many_heads(client: TestClient) -> None:
     response = attention(client, "de-en", "translate", "Wo ist er?", form="csv", site="*")
     assert response.headers["content-disposition"] == 'attachment; filename="de-en-all.csv"'
-    rows = list(csv.DictReader(io.StringIO(response.text)))
+    rows = table(response)
     assert {row["head"] for row in rows} == {"0", "1", "2", "3"}
     assert rows[0]["table"] == "panels/encoder.0.attend"
     assert rows[0]["row_name"] == "Wo"
