@@ -143,7 +143,8 @@ def notebook_page(path: pathlib.Path, pictures: str) -> tuple[str, dict[str, str
 def gallery_page(name: str) -> str:
     """An example as a page of the site: as `regard gallery` makes it, with a link to its notebook."""
     example = read_example(name)
-    links = f"[The notebook](../notebooks/gallery/{name}.ipynb), [in Colab]({colab_address(example)})"
+    colab = colab_address(example)
+    links = f"[The notebook](../notebooks/gallery/{name}.ipynb)" + (f", [in Colab]({colab})" if colab else "")
     return f'# {example.title}\n\n{links}\n\n<div class="gallery">\n{kept_body(name)}</div>\n'
 
 

@@ -24,7 +24,7 @@ class Checker(HTMLParser):
         self.ids += [own["id"]] if own.get("id") else []  # type: ignore[list-item]
         for attribute in ("href", "src", "xlink:href"):
             address = own.get(attribute) or "#"
-            assert address.startswith(("#", "data:")) or address.endswith(".html"), address
+            assert address.startswith(("#", "data:")) or address.endswith((".html", ".ipynb")), address
         if tag not in VOID:
             self.open.append(tag)
 

@@ -84,9 +84,7 @@ def test_a_notebook_becomes_a_page_with_its_outputs() -> None:
 def test_an_example_of_the_gallery_becomes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PARTS["kept_body"].__globals__, "ROOT", tmp_path)
     text = PARTS["gallery_page"]("apple")
-    assert text.startswith(
-        "# The green apple\n\n[The notebook](../notebooks/gallery/apple.ipynb), [in Colab](https://"
-    )
+    assert text.startswith("# The green apple\n\n[The notebook](../notebooks/gallery/apple.ipynb)\n")
     assert "[2.3, 1.7, 0.3, 1.6]" in text
     [kept] = (tmp_path / "build" / "gallery").iterdir()
     kept.write_text("kept", encoding="utf-8")

@@ -9,8 +9,8 @@ $$\text{fixed vector:}\; c = h_n \qquad \text{attention:}\; c_t = \sum_i a_{ti} 
 Two translators are trained now, one of each kind, equal in all else. Their task needs nothing but memory: to
 copy 3 to 12 letters.
 
-Try: Raise `STEPS` in the notebook to 2000. The fixed vector gets better on short texts. What happens at the
-long end?
+Try: Train longer, by `regard gallery bottleneck --set STEPS=2000` or in the notebook. The fixed vector gets
+better on short texts. What happens at the long end?
 
 In the package: systems `seq2seq` (one vector) and `luong`, `bahdanau` (attention); `regard evaluate` tells
 BLEU by length; `results/multi30k.md` has the same on real sentences, and `results/recurrence.md` the
@@ -160,7 +160,7 @@ def one_table_of_layers() -> Table:
     for name, work, formula, steps, path, layer in (
         ("recurrent (GRU)", 6 * n * d * d, "6 n d^2", n, n, nn.GRU(d, d, batch_first=True)),
         ("self-attention", 4 * n * d * d + 2 * n * n * d, "4 n d^2 + 2 n^2 d", 1, 1, MultiHead(d, 4)),
-        ("convolution of 3", k * n * d * d, "3 n d^2", 1, n // (k - 1), Convolution(d, d, k, padding=1)),
+        ("convolution of 3", k * n * d * d, "3 n d^2", 1, n // (k // 2), Convolution(d, d, k, padding=1)),
         ("local attention, 5 places", 2 * n * w * d, "2 n 5 d", 1, n // (w // 2), Local(d)),
     ):
         x = torch.randn(1, n, d, requires_grad=True)

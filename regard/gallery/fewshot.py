@@ -9,7 +9,7 @@ $$p(class) \leftarrow \sum_{i < t} a_{ti} v_i, \quad a_t = softmax(q_t \cdot k_i
 Nothing is trained here: the weights stay as they are, and all that it learns of the new signs is in what it
 looks at.
 
-Try: Move `query` to the other signs, and `draw` to other alphabets.
+Try: Move `query` to the other signs, and `draw` to other five signs.
 
 In the package: The system `snail`; `regard fewshot omniglot`; `results/snail.md`. The same blocks play
 bandits and MDPs (system `snail_agent`, `regard play`), where a step looks back at what earlier steps
@@ -27,7 +27,7 @@ NAMES = "abcde"
 
 def which_example_it_looked_at(query: int = 2, draw: int = 0) -> Examples:
     """The drawing on the left is to be named; the others are the examples it may look at. The more weight an
-    example had, the darker its bar. It looks most at the example of its own class."""
+    example had, the longer its bar. It looks most at the example of its own class."""
     signs = glyphs("test", 5 + draw, examples=2).pixels[-10:]
     examples = {name: signs[2 * number] for number, name in enumerate(NAMES)}
     return regard.load("omniglot").fewshot(signs[2 * query + 1], examples).examples()

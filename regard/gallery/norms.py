@@ -9,8 +9,8 @@ $$LN(x) = \gamma \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} + \beta, \quad y = L
 Which numbers share a mean? In layer norm those of one item, over its features; in batch norm those of one
 feature, over the items.
 
-Try: In the notebook, set `GAMMA` to 2 and `BETA` to 5. Are the values of a layer norm between 0 and 1? Were
-they ever?
+Try: `regard gallery norms --set GAMMA=2 --set BETA=5`, or the same in the notebook. Are the values of a layer
+norm between 0 and 1? Were they ever?
 
 In the package: `regard.layers.block.Block` has both residuals, and norms after (`post`, as in 2017) or before
 (`pre`, as in GPT-2); `model.norm`, `model.residual` and `model.ff = 0` of the system `transformer` leave them
@@ -28,7 +28,10 @@ from regard.show import Curves, Table
 
 BATCH = torch.tensor([[1.0, 2, 3, 10], [2, 4, 6, 20], [0, 0, 8, 0]])  # three items of four features
 ITEMS, FEATURES = ["item 1", "item 2", "item 3"], ["f1", "f2", "f3", "f4"]
-GAMMA, BETA, STEPS, DEPTH = 1.0, 0.0, 400, 24
+GAMMA = 1.0
+BETA = 0.0
+STEPS = 400
+DEPTH = 24
 
 
 def the_batch() -> Table:

@@ -27,7 +27,8 @@ from regard.layers.positions import Fraction, Learned, Number, Sinusoidal, sinus
 from regard.show import Barcode, Curves, Table, barcode, position_curves, similarity
 
 SLIDERS = {"dim": (4, 64), "shift": (0, 30)}
-SHORT, LONG, STEPS = 32, 64, 700
+SHORT, LONG = 32, 64
+STEPS = 700
 
 
 def numbers() -> Table:

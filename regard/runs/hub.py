@@ -24,16 +24,21 @@ def is_hub_name(name: str) -> bool:
 
 def hub_folder(name: str) -> Path:
     """The folder of a model of the Hub. RunError where it is neither in the cache nor to be had."""
-    snapshot = cached(name)
-    if snapshot is not None and _whole(snapshot):
+    if snapshot := cached_model(name):
         return snapshot
-    folder = Path(_download(name, snapshot))
+    folder = Path(_download(name, cached(name)))
     if not _whole(folder):
         raise RunError(
             f"{name} has no weights in safetensors on the Hugging Face Hub, and others can carry code and are not "
             f"opened; open it with transformers, and `save_pretrained` writes a folder that opens here"
         )
     return folder
+
+
+def cached_model(name: str) -> Path | None:
+    """The folder of a model of the Hub, if all of it is in the cache: nothing is downloaded."""
+    snapshot = cached(name)
+    return snapshot if snapshot is not None and _whole(snapshot) else None
 
 
 def cache_folder() -> Path:

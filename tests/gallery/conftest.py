@@ -12,7 +12,7 @@ from regard.gallery import module_of
 from regard.learn.progress import silent
 
 SHORT = {"positions": 3, "bottleneck": 2, "alignment": 2, "transformer": 2, "lstmn": 2, "elmo": 2, "norms": 20}
-SHORT |= {"scores": 20, "heads": 10, "agent": 2}
+SHORT |= {"scores": 20, "heads": 20, "agent": 2}
 
 
 @pytest.fixture

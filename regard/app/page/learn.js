@@ -80,7 +80,7 @@ function inputs(step, changed) {
 }
 
 function section(name, step) {
-  if (!step.result) return code(step.code, step.name ? `${step.name}()` : "The lines before");
+  if (!step.result) return code(step.code, step.name ? `${step.name}()` : "Imports and constants");
   const place = make("div", {class: "result"}), error = make("p", {class: "error", role: "alert"});
   let asking = null;
   const ask = async values => {
@@ -101,6 +101,12 @@ function section(name, step) {
     step.inputs.length ? inputs(step, ask) : null, error, place, code(step.code));
   made.begin = () => showResult(place, step.result, step.heading);
   return made;
+}
+
+/** The same example as a file. */
+function notebook({name, notebook}) {
+  const address = URL.createObjectURL(new Blob([notebook], {type: "application/x-ipynb+json"}));
+  return make("p", {}, make("a", {href: address, download: `${name}.ipynb`}, "The same as a notebook"));
 }
 
 // -- pages
@@ -127,7 +133,7 @@ async function show(name) {
     const found = await fetched(name, stopped.signal, place);
     const sections = found.steps.map(step => section(name, step));
     place.replaceChildren(make("h2", {}, found.title), told(found.text), ...sections,
-      make("h3", {}, "Try"), told(found.try), make("h3", {}, "In the package"), told(found.where));
+      make("h3", {}, "Try"), told(found.try), make("h3", {}, "In the package"), told(found.where), notebook(found));
     for (const one of sections) await one.begin?.();
     place.dataset.shown = name;
   } catch (failure) {

@@ -52,6 +52,7 @@ class Learn:
         name = found(request.path_params["name"])
         if name not in self.pages:
             self.pages[name] = asyncio.get_running_loop().run_in_executor(self.thread, self.made, name)
+            self.pages[name].add_done_callback(heard)
         page = self.pages[name]
         await asyncio.wait({page}, timeout=SOON if GALLERY[name] <= QUICK else 0.1)
         if not page.done():
@@ -94,6 +95,12 @@ class Learn:
             return Json(plain_result(await run))
         finally:
             self.waiting -= 1
+
+
+def heard(page: asyncio.Future[dict[str, Any]]) -> None:
+    """An error is told to the next who asks; if nobody does, asyncio need not complain."""
+    if not page.cancelled():
+        page.exception()
 
 
 def found(name: str) -> str:

@@ -8,9 +8,9 @@ its result is shown."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -99,6 +99,7 @@ class Example:
     try_this: str
     where: str
     steps: tuple[Step, ...] = field(repr=False)
+    changed: str = field(default="", repr=False)  # the text of its file, where constants were changed
 
     @property
     def seconds(self) -> int:
@@ -134,7 +135,33 @@ def title_of(name: str) -> str:
 @cache
 def read_example(name: str) -> Example:
     """Its text and its code. Nothing is imported or run."""
+    return _example(name, source_of(name))
+
+
+def change_example(name: str, values: Mapping[str, object]) -> Example:
+    """The example with other values of the numbers and texts that its file writes out in capitals, as STEPS; the
+    code that it shows has them."""
     source = source_of(name)
+    nodes = {node: text for node, text in _constant_nodes(ast.parse(source)) if node.lineno == node.end_lineno}
+    kept = {text: (node.lineno, ast.literal_eval(node.value)) for node, text in nodes.items()}
+    kept = {text: (line, value) for text, (line, value) in kept.items() if isinstance(value, str | int | float)}
+    lines = source.splitlines()
+    for key, value in values.items():
+        if key not in kept:
+            there = f"it has {', '.join(kept)}" if kept else "it has none"
+            raise BadInput(f"{name} has no constant {key[:40]!r}{nearest(key, kept)}; {there}")
+        line, before = kept[key]
+        if isinstance(before, float) and type(value) is int:
+            value = float(value)
+        if type(value) is not type(before):
+            kind = {str: "a text", int: "a whole number", float: "a number"}[type(before)]
+            raise BadInput(f"{key} must be {kind}, got {str(value)[:40]!r}")
+        lines[line - 1] = f"{key} = {value!r}"
+    text = "\n".join(lines) + "\n"
+    return replace(_example(name, text), changed=text)
+
+
+def _example(name: str, source: str) -> Example:
     tree = ast.parse(source)
     title, _, text = str(ast.get_docstring(tree)).partition("\n")
     parts = [part.strip() for part in text.strip().split("\n\n")]
@@ -196,9 +223,12 @@ def _inputs(node: ast.FunctionDef, constants: dict[str, Any]) -> Iterator[Input]
 
 def _constants(tree: ast.Module) -> dict[str, Any]:
     """What the file writes out in capitals, as far as it can be read without running it."""
-    found: dict[str, Any] = {}
+    return {name: ast.literal_eval(node.value) for node, name in _constant_nodes(tree)}
+
+
+def _constant_nodes(tree: ast.Module) -> Iterator[tuple[ast.Assign, str]]:
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             with suppress(ValueError):
-                found[node.targets[0].id] = ast.literal_eval(node.value)
-    return found
+                ast.literal_eval(node.value)
+                yield node, node.targets[0].id

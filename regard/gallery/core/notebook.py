@@ -7,26 +7,33 @@ from typing import Any
 
 from regard.gallery.core.example import Example
 
-REPOSITORY = "OWNER/REPO"  # the one place that names the public repository
-COLAB = f"https://colab.research.google.com/github/{REPOSITORY}/blob/main/docs/notebooks/gallery"
-INSTALL = f"""# In Colab: install regard first. Elsewhere it is there already.
+# The one place that names the public repository on GitHub, as "owner/name". While it is empty there are no links to
+# Colab, and notebooks say that regard is to be installed first.
+REPOSITORY = ""
+COLAB = "https://colab.research.google.com/github/{}/blob/main/docs/notebooks/gallery/{}.ipynb"
+NEEDED = "It needs regard; in the folder of its sources: `pip install .`"
+INSTALL = """# In Colab: install regard first. Elsewhere it is there already.
 import importlib.util
 import subprocess
 import sys
 
 if importlib.util.find_spec("regard") is None:
-    address = "git+https://github.com/{REPOSITORY}"
+    address = "git+https://github.com/{}"
     subprocess.check_call([sys.executable, "-m", "pip", "install", "--quiet", address])"""
 
 
 def colab_address(example: Example) -> str:
-    return f"{COLAB}/{example.name}.ipynb"
+    """Empty where the repository is not named."""
+    return COLAB.format(REPOSITORY, example.name) if REPOSITORY else ""
 
 
 def notebook(example: Example) -> str:
     """The text of the .ipynb file."""
-    link = f"[Open in Colab]({colab_address(example)})"
-    cells = [_text("title", f"# {example.title}\n\n{link}\n\n{example.text}"), _code("install", INSTALL)]
+    colab = colab_address(example)
+    head = f"[Open in Colab]({colab})" if colab else NEEDED
+    cells = [_text("title", f"# {example.title}\n\n{head}\n\n{example.text}")]
+    if colab:
+        cells.append(_code("install", INSTALL.format(REPOSITORY)))
     for number, step in enumerate(example.steps, 1):
         if step.text:
             head = f"## {step.heading}\n\n" if step.shown else ""

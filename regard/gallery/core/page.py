@@ -26,9 +26,11 @@ COLOURS |= {getattr(tokenize, name): "s" for name in ("FSTRING_START", "FSTRING_
 
 
 def page(made: Made, *, back: bool = False) -> str:
-    """The whole file; `back`: with a link to index.html beside it."""
+    """The whole file, which links to the notebook beside it; `back`: and to index.html."""
     example = made.example
-    way = '<nav><a href="index.html">All examples</a></nav>\n' if back else ""
+    links = ['<a href="index.html">All examples</a>'] if back else []
+    links.append(f'<a href="{example.name}.ipynb" download>The same as a notebook</a>')
+    way = f"<nav>{' &nbsp; '.join(links)}</nav>\n"
     return _document(example.title, f"{way}<h1>{escape(example.title)}</h1>\n{body(made)}")
 
 
@@ -66,7 +68,7 @@ def body(made: Made) -> str:
 def _step(made: Made, step: Step) -> str:
     if not step.shown:
         name = f"{step.name}: " if step.name else ""
-        told = html(step.text) if step.text else "the lines before"
+        told = html(step.text) if step.text else "imports and constants"
         told = re.sub(r"^<p>|</p>$", "", told)
         return f"<details><summary>{escape(name)}{told}</summary>\n{_code(step.code)}</details>"
     drawn = f"<figure>{_drawn(made.results[step.name], step.name)}</figure>"

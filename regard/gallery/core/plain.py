@@ -8,6 +8,7 @@ from typing import Any
 from regard.gallery.core.example import Example, Step
 from regard.gallery.core.making import Made, Result
 from regard.gallery.core.markup import blocks
+from regard.gallery.core.notebook import notebook
 from regard.show.equation import equation
 from regard.show.plot import Plot
 
@@ -15,11 +16,12 @@ DROP = re.compile(r' style="vertical-align:([-.\d]+)em"')  # a page that allows 
 
 
 def plain_example(made: Made, *, live: bool) -> dict[str, Any]:
-    """Text and results. `live`: a reader may change the inputs."""
+    """Text, results, and the text of the notebook. `live`: a reader may change the inputs."""
     example = made.example
     steps = [plain_step(step, made, live) for step in example.steps]
     texts = {"text": example.text, "try": example.try_this, "where": example.where}
-    return {**plain_title(example), **{name: plain_text(text) for name, text in texts.items()}, "steps": steps}
+    told = {name: plain_text(text) for name, text in texts.items()}
+    return {**plain_title(example), **told, "steps": steps, "notebook": notebook(example)}
 
 
 def plain_title(example: Example) -> dict[str, Any]:
