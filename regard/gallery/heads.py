@@ -188,7 +188,7 @@ def syntax_or_entity() -> Table:
     verb at its object. For the *entity* a head must give the noun that is meant more than the other noun, and a
     tenth of its weight; by chance that would be 50 % at most, and the best of many heads is above chance by luck
     alone."""
-    hits = {}
+    hits: dict[str, np.ndarray] = {}
     for being, place, last, meant in twins():
         weights, names, words = heads_of(FORM.format(being, place, last))
         verb, noun, it = (words.index(word) for word in ("cross", place, "it"))
