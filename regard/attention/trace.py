@@ -42,7 +42,7 @@ from regard.errors import BadInput, NoAttention
 
 VISIBLE = (
     "regard's attention and gates, nn.MultiheadAttention, modules that call F.scaled_dot_product_attention, and "
-    "attention layers of transformers 5 (those that ask its AttentionInterface, or call softmax themselves)"
+    "attention layers of transformers 5 (those that ask its AttentionInterface, or call softmax over all places)"
 )
 
 
@@ -116,7 +116,9 @@ def _plain(model: Traceable) -> Traceable:
 def _check(patterns: Sequence[str], sites: Sequence[str]) -> None:
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in sites):
-            names = ", ".join(map(repr, sites)) or f"none: a trace sees {VISIBLE}"
+            if not sites:
+                raise NoAttention(f"this model has no attention that a trace sees; it sees {VISIBLE}")
+            names = ", ".join(map(repr, sites))
             raise NoAttention(f"no site has a name like {pattern!r}; the sites of this model are {names}")
 
 

@@ -27,7 +27,10 @@ from regard.base.dtype import at_least_float32
 FUSED = "scaled_dot_product_attention"
 SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
 HIDDEN = -5e29  # lower scores are those of masked places; in half precision, half of the lowest
+HEADS = ("num_heads", "num_attention_heads", "n_heads")  # as layers of transformers call their number
 DEPTH = 3  # of functions that call functions
+# Layers of transformers whose softmax is over the places of a window or of a few blocks, in an order of their own.
+PARTIAL = ("Sparse", "Longformer", "LEDEncoder", "Deformable")
 
 
 def is_attention(module: nn.Module) -> bool:
@@ -41,7 +44,8 @@ def _attends(kind: Any) -> bool:
     if library in ("torch", "regard"):
         return False
     if library == "transformers":
-        return "Attention" in kind.__name__ and (_calls(kind, "softmax") or _calls(kind, FUSED))
+        whole = "Attention" in kind.__name__ and not any(part in kind.__name__ for part in PARTIAL)
+        return whole and any(_calls(kind, name) for name in ("softmax", "Softmax", FUSED))
     return _calls(kind, FUSED)
 
 
@@ -110,16 +114,18 @@ class _Functions(TorchFunctionMode):
             self.__exit__(None, None, None)
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        output = function(*args, **(kwargs or {}))
+        output, given = function(*args, **(kwargs or {})), kwargs or {}
         module, shown = self.running[-1]
-        if self.seen.watches(module) and is_attention(module):
-            if function is F.scaled_dot_product_attention:
-                self._show_fused(module, shown > 0, *args, **(kwargs or {}))
-            elif function in SOFTMAX and output.dim() == 4 and _in_transformers(module):
-                self._show_softmax(module, shown > 0, args[0] if args else kwargs["input"], output)
-            else:
-                return output
-            self.running[-1] = module, shown + 1
+        if not (self.seen.watches(module) and is_attention(module)):
+            return output
+        if function is F.scaled_dot_product_attention:
+            self._show_fused(module, shown > 0, *args, **given)
+        elif function in SOFTMAX and (heads := _heads(module, output, *args, **given)):
+            both = (args[0] if args else given["input"], output)
+            self._show_softmax(module, shown > 0, *(x.reshape(-1, heads, *x.shape[-2:]) for x in both))
+        else:
+            return output
+        self.running[-1] = module, shown + 1
         return output
 
     @torch.no_grad()
@@ -190,5 +196,11 @@ def _of_rows(mask: Tensor, rows: list[int]) -> Tensor:
     return mask[..., rows, :] if mask.dim() > 1 and mask.shape[-2] > 1 else mask
 
 
-def _in_transformers(module: nn.Module) -> bool:
-    return type(module).__module__.split(".")[0] == "transformers"
+def _heads(module: nn.Module, weights: Tensor, input: Any = None, dim: int = -1, *_: Any, **options: Any) -> int:
+    """How many heads the weights of a layer of transformers have: (B, H, Q, K) or (B H, Q, K). 0: no weights."""
+    if type(module).__module__.split(".")[0] != "transformers" or dim not in (-1, weights.dim() - 1):
+        return 0
+    if weights.dim() == 4:
+        return weights.shape[1]
+    heads = next((number for name in HEADS if isinstance(number := getattr(module, name, None), int)), 0)
+    return heads if weights.dim() == 3 and heads and len(weights) % heads == 0 else 0

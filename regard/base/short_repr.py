@@ -19,9 +19,14 @@ def printable(text: str) -> str:
 
 
 def short_repr(self: object) -> str:
-    """Memory(keys=(2, 7, 32), values=(2, 7, 32), mask=None). A dataclass takes it by `__repr__ = short_repr`."""
-    fields = [field.name for field in dataclasses.fields(self) if field.repr]  # type: ignore[arg-type]
-    return f"{type(self).__name__}({', '.join(f'{name}={short(getattr(self, name))}' for name in fields)})"
+    """Memory(keys=(2, 7, 32), values=(2, 7, 32), mask=None). A dataclass takes it by `__repr__ = short_repr`.
+    Keyword-only fields are left out where they have their default."""
+    shown = []
+    for field in dataclasses.fields(self):  # type: ignore[arg-type]
+        value = getattr(self, field.name)
+        if field.repr and not (field.kw_only and value == field.default):
+            shown.append(f"{field.name}={short(value)}")
+    return f"{type(self).__name__}({', '.join(shown)})"
 
 
 def short(value: object) -> str:

@@ -374,7 +374,7 @@ def test_a_pattern_without_a_site_is_refused(model, pattern):
 
 def test_a_model_without_attention_is_refused():
     with (
-        pytest.raises(NoAttention, match=r"the sites of this model are none: .*nn\.MultiheadAttention"),
+        pytest.raises(NoAttention, match=r"this model has no attention .*nn\.MultiheadAttention"),
         trace(nn.Linear(2, 2)),
     ):
         pass

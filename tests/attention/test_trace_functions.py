@@ -230,6 +230,12 @@ KINDS: dict[str, tuple[str, Any, str]] = {
     "xlnet": ("XLNetModel", lambda: transformers.XLNetConfig(
         vocab_size=20, d_model=D, n_head=H, n_layer=2, d_inner=8
     ), "layer.{}.rel_attn"),
+    "imagegpt": ("ImageGPTModel", lambda: transformers.ImageGPTConfig(  # nn.Softmax, a module
+        vocab_size=20, n_embd=D, n_head=H, n_layer=2
+    ), "h.{}.attn"),
+    "xglm": ("XGLMModel", lambda: transformers.XGLMConfig(  # (B H, Q, K)
+        vocab_size=20, d_model=D, attention_heads=H, num_layers=2, ffn_dim=8
+    ), "layers.{}.self_attn"),
 }  # fmt: skip
 
 
@@ -274,8 +280,19 @@ def test_bloom_generates_with_a_cache() -> None:
     torch.testing.assert_close(seen[site.format(1)], at_once[site.format(1)], atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("name", ["Longformer", "BigBird"])
+def test_windows_and_blocks_are_not_taken_for_heads_and_queries(name: str) -> None:
+    config = getattr(transformers, f"{name}Config")(**SMALL, intermediate_size=8)
+    model = getattr(transformers, f"{name}Model")(config)
+    with pytest.raises(NoAttention, match="softmax over all places"), trace(model):
+        pass
+
+
 def test_what_can_be_seen_is_said() -> None:
-    with pytest.raises(NoAttention, match=r"none: a trace sees regard's attention.*scaled_dot_product_attention"):
+    with pytest.raises(
+        NoAttention,
+        match=r"no attention that a trace sees; it sees regard's attention.*scaled_dot_product_attention",
+    ):
         trace(nn.Linear(2, 2)).__enter__()
 
 

@@ -286,7 +286,7 @@ def test_only_what_is_watched_is_recorded_and_nothing_random_is_drawn() -> None:
 def test_a_plain_rnn_has_no_gates_and_is_no_site(build: Any) -> None:
     layer = build("rnn", 2, 2)
     assert sites_of(layer) == []
-    with pytest.raises(NoAttention, match="the sites of this model are none"), trace(layer):
+    with pytest.raises(NoAttention, match="this model has no attention"), trace(layer):
         pass
 
 

@@ -127,6 +127,11 @@ def test_what_is_no_picture_is_refused(eyes: Recogniser, wrong: Any, came: str) 
             eyes.recognise(asked)
 
 
+def test_a_picture_of_fractions_is_refused(eyes: Recogniser) -> None:
+    with pytest.raises(ValueError, match=r"^the PIL image cannot be read: its pixels are fractions"):
+        eyes.recognise(Image.new("F", (8, 8)))
+
+
 def test_grey_models_and_those_of_other_channels() -> None:
     grey = Recogniser(model(channels=1), Pixels((0.5,), (0.25,)))
     one = picture(12, 16)

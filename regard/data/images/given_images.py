@@ -20,7 +20,9 @@ Images = list[str] | list[Path] | list[PIL.Image.Image] | list[np.ndarray] | lis
 
 def pixels_of(image: Image, size: Size = ANY) -> np.ndarray:
     """(H, W, 3) bytes: as `read_held`; grey is repeated."""
-    return with_channels(read_held(image, f"the PIL image {image_name(image)}", size), 3)
+    return with_channels(
+        read_held(image, " ".join(("the PIL image", getattr(image, "filename", ""))).strip(), size), 3
+    )
 
 
 def image_name(image: Image) -> str:

@@ -56,7 +56,7 @@ class Caption(Shown):
     score: float  # log p(text | image)
     others: tuple[Scored, ...] = ()  # the next best captions with their scores
     ranks: tuple[float, ...] = field(default=(), kw_only=True, repr=False, compare=False)  # log p / length^penalty
-    cut: Cut | None = field(default=None, kw_only=True, repr=False, compare=False)
+    cut: Cut | None = field(default=None, kw_only=True, compare=False)
     _image: Image = field(kw_only=True, repr=False, compare=False)
     written: tuple[int, ...] = field(kw_only=True, repr=False, compare=False)
     _run: Captioner = field(kw_only=True, repr=False, compare=False)

@@ -94,6 +94,9 @@ class Cut:
     def __str__(self) -> str:
         return ", ".join(f"{read:,} of {of:,} {unit}" for unit, (read, of) in self.parts.items())
 
+    def __repr__(self) -> str:
+        return f"Cut({self})"
+
     def to_dict(self) -> dict[str, object]:
         """{"sentences": {"read": 16, "of": 40}}"""
         return {unit: {"read": read, "of": of} for unit, (read, of) in self.parts.items()}

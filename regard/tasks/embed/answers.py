@@ -20,8 +20,8 @@ class Embedded(Answered):
     """What the answers of `embed` share: JSON lines, and a picture of where the tokens looked."""
 
     text: Texts
-    cut: Cut | None = field(default=None, repr=False, compare=False, kw_only=True)
-    unknown: tuple[str, ...] = field(default=(), repr=False, compare=False, kw_only=True)
+    cut: Cut | None = field(default=None, compare=False, kw_only=True)
+    unknown: tuple[str, ...] = field(default=(), compare=False, kw_only=True)
     _look: LookAt | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     __repr__ = short_repr

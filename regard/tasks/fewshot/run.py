@@ -53,7 +53,7 @@ class Told(Shown):
     name: str
     label: str
     probabilities: dict[str, float]  # of the likeliest classes, the likeliest first
-    cut: Cut | None = field(default=None, kw_only=True, repr=False, compare=False)
+    cut: Cut | None = field(default=None, kw_only=True, compare=False)
     _image: Image = field(repr=False, compare=False)
     _support: Support = field(repr=False, compare=False)
     _run: FewShot = field(repr=False, compare=False)

@@ -25,7 +25,7 @@ class Continuation(Shown):
     others: tuple[Scored, ...] = ()  # the next best texts with their scores
     between: str = field(default="", kw_only=True, repr=False)  # of prompt and text, a line break before a response
     ranks: tuple[float, ...] = field(default=(), kw_only=True, repr=False, compare=False)  # log p / length^penalty
-    unknown: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
+    unknown: tuple[str, ...] = field(default=(), kw_only=True, compare=False)
     written: tuple[int, ...] = field(default=(), kw_only=True, repr=False, compare=False)
     _look: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)
     _gates: Callable[[Sequence[str], int], Heads] | None = field(default=None, repr=False, compare=False)

@@ -48,7 +48,7 @@ class Recognised(Shown):
     name: str
     label: str
     probabilities: dict[str, float]  # of the likeliest classes, the likeliest first
-    cut: Cut | None = field(default=None, kw_only=True, repr=False, compare=False)
+    cut: Cut | None = field(default=None, kw_only=True, compare=False)
     _image: Image = field(repr=False, compare=False)
     _run: Recogniser = field(repr=False, compare=False)
 

@@ -114,7 +114,7 @@ class Filled(Looked):
     text: str  # each blank with its likeliest token
     blanks: tuple[tuple[tuple[str, float], ...], ...]  # the likeliest tokens of each blank with their probabilities
     filled: tuple[tuple[str, ...], ...] = ()  # the text with each of those
-    unknown: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
+    unknown: tuple[str, ...] = field(default=(), kw_only=True, compare=False)
     _look: LookAt | None = field(default=None, repr=False, compare=False)
 
     __repr__ = short_repr
@@ -187,8 +187,8 @@ class ClassifiedText(Shown):
     source: Texts
     label: str
     probabilities: dict[str, float]  # of every class, the likeliest first
-    cut: Cut | None = field(default=None, kw_only=True, repr=False, compare=False)
-    unknown: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
+    cut: Cut | None = field(default=None, kw_only=True, compare=False)
+    unknown: tuple[str, ...] = field(default=(), kw_only=True, compare=False)
 
     __repr__ = short_repr
 

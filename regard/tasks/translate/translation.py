@@ -25,7 +25,7 @@ class Translation(Shown):
     ranks: tuple[float, ...] = field(
         default=(), kw_only=True, repr=False, compare=False
     )  # by which they are ordered: log p / length^penalty + coverage
-    unknown: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
+    unknown: tuple[str, ...] = field(default=(), kw_only=True, compare=False)
     written: tuple[int, ...] = field(default=(), kw_only=True, repr=False, compare=False)
     _look: Callable[[], Map] | None = field(default=None, repr=False, compare=False)
     _links: Callable[[Map], Links] | None = field(default=None, repr=False, compare=False)

@@ -261,6 +261,8 @@ def test_what_is_too_long_is_cut_and_said(filler: Reader) -> None:
         assert filler.read(text).truncated == (text in long)
     whole, cut = filler.vectors(map(filler.read, [words, long[0]]))
     assert (whole.cut, cut.input, cut.cut.parts) == (None, long[0], {"tokens": (LONGEST, LONGEST + 1)})
+    assert f"cut=Cut({LONGEST} of {LONGEST + 1} tokens)" in repr(cut)
+    assert "cut" not in repr(whole)
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udcffb"])
