@@ -20,7 +20,7 @@ from regard.app.serve.application import build
 from regard.app.serve.counters import Counters
 from regard.app.serve.limits import Limits
 from regard.app.serve.shelf import Shelf
-from regard.app.serve.start import SETTINGS, bind
+from regard.app.serve.start import bind, configured
 
 HERE = "http://localhost:8000"
 
@@ -81,7 +81,7 @@ class Listening:
         self.socket = bind("127.0.0.1", 0)
         self.port: int = self.socket.getsockname()[1]
         self.address = f"http://127.0.0.1:{self.port}"
-        self.server = uvicorn.Server(uvicorn.Config(build(shelf, token=token), **SETTINGS))
+        self.server = uvicorn.Server(configured(build(shelf, token=token)))
         self.thread = threading.Thread(target=self.server.run, args=([self.socket],), daemon=True)
         self.thread.start()
 

@@ -36,6 +36,9 @@ def serve(
     max_body: Annotated[int, typer.Option(min=1, metavar="KIB", help="The largest request.")] = 8192,
     max_tokens: Annotated[int, typer.Option(min=1, metavar="N", help="The most tokens to ask for.")] = 1024,
     max_beams: Annotated[int, typer.Option(min=1, metavar="N", help="The widest beam to ask for.")] = 16,
+    max_work: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The most tokens of a request: inputs x beam x length.")
+    ] = 65536,
     max_pixels: Annotated[int, typer.Option(min=1, metavar="N", help="The largest image.")] = 25_000_000,
     max_batch: Annotated[int, typer.Option(min=1, metavar="N", help="Inputs that a model computes at once.")] = 64,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
@@ -62,6 +65,7 @@ def serve(
         body=max_body << 10,
         tokens=max_tokens,
         beams=max_beams,
+        work=max_work,
         pixels=max_pixels,
         rows=max_batch,
     )

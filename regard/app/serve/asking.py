@@ -24,21 +24,18 @@ from regard.tasks.core.options import Option, check_options
 from regard.tasks.core.table import AnyTask
 
 Body = dict[str, Any]
+USUAL = 200  # tokens of an answer, where a request asks for no number
 
 
 async def read_body(request: Request, limits: Limits, allowed: Iterable[str]) -> Body:
     """A JSON object, or a form with files, with no names but the allowed."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    try:
-        async with asyncio.timeout(limits.seconds):
-            if kind == "application/json":
-                body = read_json(await request.body())
-            elif kind == "multipart/form-data":
-                body = await read_form(request, limits)
-            else:
-                raise Refused(415, "a request is sent as application/json or multipart/form-data")
-    except TimeoutError:
-        raise Refused(408, f"a request must be sent within {limits.seconds:g} seconds") from None
+    if kind == "application/json":
+        body = read_json(await request.body())
+    elif kind == "multipart/form-data":
+        body = await read_form(request, limits)
+    else:
+        raise Refused(415, "a request is sent as application/json or multipart/form-data")
     if not isinstance(body, dict):
         raise Refused(422, "a request must be a JSON object")
     for name in body:
@@ -86,9 +83,25 @@ def read_asked(task: AnyTask, body: Body, limits: Limits) -> tuple[dict[str, Any
         raise Refused(422, 'options must be an object, as in {"beam": 5}')
     raw = body.get("inputs")
     inputs, options = read_inputs(task, raw, limits), read_options(task.options, sent, limits)
+    check_work(task.options, options, len(inputs), limits)
     task.check_request(TaskRequest(options, raw or [], as_json=True))
     key = json.dumps([task.verb, sent], sort_keys=True)
     return options, key, inputs
+
+
+def check_work(options: Iterable[Option], values: Mapping[str, Any], inputs: int, limits: Limits) -> None:
+    """413 if more may be written than one request may ask for."""
+
+    def largest(limit: str) -> int:
+        return max((values[option.name] or 0 for option in options if option.limit == limit), default=0)
+
+    beams, tokens = max(1, largest("beams")), largest("tokens")
+    if inputs * beams * (tokens or (USUAL if beams > 1 else 1)) > limits.work:
+        raise Refused(
+            413,
+            f"this may write {inputs} inputs x {beams} beams x {tokens or USUAL} tokens, and a request may write "
+            f"{limits.work:,} in all; send fewer inputs, a narrower beam, or ask for fewer tokens",
+        )
 
 
 def read_inputs(task: AnyTask, raw: object, limits: Limits) -> list[Any]:

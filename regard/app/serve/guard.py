@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.app.serve.counters import Counters
@@ -31,6 +34,7 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+SMALL = 4 << 10  # bytes of a request that brings no token
 UNKEPT = (b"cache-control", b"no-store")  # of answers that do not say otherwise
 
 
@@ -44,6 +48,7 @@ class Guard:
     sign_in: SignIn | None = None  # None: no token is asked for, as only this machine can reach the server
     hosts: tuple[str, ...] = LOCAL  # names under which it may be asked; (): any
     running: int = field(default=0, init=False)
+    receiving: int = field(default=0, init=False)  # bytes of requests that are not here as a whole
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -63,19 +68,62 @@ class Guard:
                 message = {**message, "headers": [*others, *own]}
             await send(message)
 
+        try:
+            self.check(scope)
+            with self.slot(scope, await self.body_of(scope, receive)) as body:
+                await self.app(scope, behind(body, receive), answer)
+        except Refused as error:
+            await refuse(error, answer)
+        except ClientDisconnect:
+            status = 499
+        finally:
+            self.note(scope, status, time.monotonic() - began)
+
+    @contextmanager
+    def slot(self, scope: Scope, body: bytes) -> Iterator[bytes]:
+        """One of the requests that are answered at once. It is taken when all of the request is here, so that
+        clients that send slowly keep nobody out."""
+        if scope["path"] != "/health" and self.running >= self.limits.requests:
+            raise Refused(
+                429,
+                f"{self.limits.requests} requests are answered at once, and there are as many; ask again later",
+                **{"retry-after": "1"},
+            )
         self.running += 1
         self.counters.requests_running.set(self.running)
         try:
-            try:
-                self.check(scope)
-            except Refused as error:
-                await refuse(error, answer)
-            else:
-                await self.app(scope, limited(receive, self.limits.body), answer)
+            yield body
         finally:
             self.running -= 1
             self.counters.requests_running.set(self.running)
-            self.note(scope, status, time.monotonic() - began)
+
+    async def body_of(self, scope: Scope, receive: Receive) -> bytes:
+        """The whole body. One that comes in pieces, without saying how long it is, is counted as it comes."""
+        headers = dict(scope["headers"])
+        if headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers:
+            return b""
+        most, parts, came = self.most(scope), list[bytes](), 0
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientDisconnect
+                    parts.append(message.get("body", b""))
+                    came += len(parts[-1])
+                    self.receiving += len(parts[-1])
+                    if came > most:
+                        raise too_long(most)
+                    if self.receiving > self.limits.received:
+                        raise Refused(
+                            429, "too much is being sent at once; ask again later", **{"retry-after": "1"}
+                        )
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            raise Refused(408, f"a request must be sent within {self.limits.seconds:g} seconds") from None
+        finally:
+            self.receiving -= came
 
     def note(self, scope: Scope, status: int, seconds: float) -> None:
         """One line a request: its route and no text of its user, nor the address it came from."""
@@ -94,8 +142,7 @@ class Guard:
             raise Refused(403, "a page of another origin may not ask this server")
         if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not is_link(scope, headers):
             raise Refused(403, "a page of another origin may not ask this server")
-        is_open = scope["path"] in OPEN or scope["path"].startswith(OPEN_FOLDERS)
-        if self.sign_in and not is_open:
+        if self.sign_in and not is_open(scope):
             credentials = headers.get("authorization", ""), headers.get("cookie", "")
             if not self.sign_in.allows(*credentials):
                 raise Refused(
@@ -103,15 +150,18 @@ class Guard:
                     "this server asks for its token: Authorization: Bearer TOKEN; it was printed at the start",
                     **{"www-authenticate": "Bearer"},
                 )
-        if scope["path"] != "/health" and self.running > self.limits.requests:
-            raise Refused(
-                429,
-                f"{self.limits.requests} requests are answered at once, and there are as many; ask again later",
-                **{"retry-after": "1"},
-            )
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length[:20]) > self.limits.body:
-            raise too_long(self.limits.body)
+        if not length.isdecimal() or int(length[:20]) > self.most(scope):
+            raise too_long(self.most(scope))
+
+    def most(self, scope: Scope) -> int:
+        """The bytes that a request to this address may have."""
+        return SMALL if is_open(scope) else self.limits.body
+
+
+def is_open(scope: Scope) -> bool:
+    """Whether anybody may ask this, without a token."""
+    return scope["path"] in OPEN or scope["path"].startswith(OPEN_FOLDERS)
 
 
 def is_link(scope: Scope, headers: Mapping[str, str]) -> bool:
@@ -131,26 +181,25 @@ def too_long(most: int) -> Refused:
     return Refused(413, f"a request may have {most:,} bytes, and this one has more")
 
 
-def limited(receive: Receive, most: int) -> Receive:
-    """A body that comes in pieces, without saying how long it is, is counted as it comes."""
-    came = 0
+def behind(body: bytes, receive: Receive) -> Receive:
+    """The body that was received already, then what comes behind it: that the client is gone."""
+    given = False
 
-    async def counted() -> Message:
-        nonlocal came
-        message = await receive()
-        came += len(message.get("body", b""))
-        if came > most:
-            raise too_long(most)
-        return message
+    async def receive_next() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
 
-    return counted
+    return receive_next
 
 
 async def refuse(error: Refused, send: Send) -> None:
     body = json.dumps(problem(error.status, str(error))).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     headers += [(name.encode(), value.encode()) for name, value in error.headers.items()]
-    if error.status == 413:
+    if error.status in (408, 413):
         headers.append((b"connection", b"close"))  # the rest of the body is not read
     await send({"type": "http.response.start", "status": error.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

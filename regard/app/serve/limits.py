@@ -15,7 +15,9 @@ class Limits:
     tokens: int = 1024  # that may be asked for: max_tokens, max_length, min_length
     beams: int = 16  # beam, n_best
     pixels: int = 25_000_000  # of an image
+    work: int = 1 << 16  # tokens that a request may have written: inputs x beam x length
     requests: int = 128  # at once; more are told to come back later
+    received: int = 256 << 20  # bytes of the requests that are being sent; of more, the latest come back later
     numbers: int = 2_000_000  # in one answer about attention
     rows: int = 64  # texts that one model writes at once, and inputs of one batch
     answers: int = 256  # of a model, whose attention can still be asked for

@@ -8,7 +8,7 @@ import base64
 import secrets
 import struct
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -66,10 +66,18 @@ class OpenAI:
         return body
 
     async def models(self, request: Request) -> Response:
-        models = (await self.shelf.models()).values()
-        fit = [model.name for model in models if any(task.openai for task in model.tasks)]
-        data = [{"id": name, "object": "model", "created": 0, "owned_by": "regard"} for name in fit]
-        return Json({"object": "list", "data": data})
+        return Json({"object": "list", "data": self.listed(await self.shelf.models())})
+
+    async def model(self, request: Request) -> Response:
+        name = request.path_params["model"]
+        for listed in self.listed(await self.shelf.models()):
+            if listed["id"] == name:
+                return Json(listed)
+        raise Refused(404, f"there is no model {name[:80]!r} for these routes; /v1/models lists them")
+
+    def listed(self, models: Mapping[str, Served]) -> list[Body]:
+        fit = [model.name for model in models.values() if any(task.openai for task in model.tasks)]
+        return [{"id": name, "object": "model", "created": 0, "owned_by": "regard"} for name in fit]
 
     # -- completions
 
@@ -146,6 +154,7 @@ def openai_routes(shelf: Shelf, limits: Limits) -> list[Route]:
     api = OpenAI(shelf, limits)
     return [
         Route("/v1/models", answers(api.models), methods=["GET"]),
+        Route("/v1/models/{model}", answers(api.model), methods=["GET"]),
         Route("/v1/completions", answers(api.completions), methods=["POST"]),
         Route("/v1/embeddings", answers(api.embeddings), methods=["POST"]),
     ]

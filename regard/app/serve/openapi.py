@@ -63,6 +63,10 @@ def description(models: Mapping[str, Served], limits: Limits) -> Table:
         "/api/gallery": {"get": operation("The examples of the gallery.", {"type": "object"})},
         "/api/gallery/{name}": gallery_path(),
         "/api/gallery/{name}/{step}": gallery_step_path(),
+        "/v1/models/{model}": {
+            "get": operation("One of them.", {"type": "object"}),
+            "parameters": [path("model", models)],
+        },
         "/v1/models": {"get": operation("The models of the routes below.", {"type": "object"})},
     }
     tasks = {task.verb: task for model in models.values() for task in model.tasks}

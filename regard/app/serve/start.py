@@ -17,6 +17,9 @@ from regard.errors import BadInput
 from regard.learn.progress import say
 
 if TYPE_CHECKING:
+    import uvicorn
+    from starlette.types import ASGIApp
+
     from regard.app.serve.shelf import Shelf
 
 GRACE = 60  # seconds to finish open requests when the server is stopped
@@ -30,6 +33,15 @@ SETTINGS: dict[str, Any] = {  # of uvicorn
     "h11_max_incomplete_event_size": 32 << 10,
     "lifespan": "on",
 }
+
+
+def configured(app: ASGIApp) -> uvicorn.Config:
+    """The settings of uvicorn for this application."""
+    import uvicorn
+
+    from regard.app.serve.connections import Connection
+
+    return uvicorn.Config(app, http=Connection, **SETTINGS)
 
 
 def start(
@@ -80,7 +92,7 @@ def start(
 
     app = build(shelf, token=token, hosts=LOCAL if local else (), on_start=greet)
     set_logs(log)
-    server = uvicorn.Server(uvicorn.Config(app, **SETTINGS))
+    server = uvicorn.Server(configured(app))
     try:
         server.run(sockets=[listening])
     finally:

@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -30,6 +30,7 @@ from regard.tasks.shared.writing import Together, Writing, Written
 if TYPE_CHECKING:
     from regard.app.serve.counters import Counters
 
+LEFT = 8  # one place in so many is left to other requests
 KEPT_BYTES = 64 << 20  # of images whose attention can still be asked for
 Event = tuple[str, int, Any]  # kind (piece, answer, end, error), which input, what
 
@@ -64,6 +65,11 @@ class Ticket:
         self.tell("error", 0, error)
         self.cancelled = True
 
+    @property
+    def beam(self) -> int:
+        """How many texts are written for each input."""
+        return int(getattr(self.options.get("decoding"), "beam", 1))
+
     async def events(self) -> AsyncGenerator[Event, None]:
         """Until the end; an error is raised. Leaving the loop early stops the work."""
         try:
@@ -87,13 +93,22 @@ class Call:
     loop: asyncio.AbstractEventLoop
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TicketInput:
     """One input of a ticket."""
 
     ticket: Ticket
     number: int
     item: Any
+
+
+def by_turns(parts: Sequence[TicketInput]) -> list[TicketInput]:
+    """The first input of each request, then the second of each, and so on."""
+    ranks, counts = [], Counter[Ticket]()
+    for part in parts:
+        ranks.append(counts[part.ticket])
+        counts[part.ticket] += 1
+    return [parts[at] for at in sorted(range(len(parts)), key=ranks.__getitem__)]
 
 
 def post(outbox: list[tuple[Ticket, Event]]) -> None:
@@ -231,12 +246,14 @@ class Worker:
             ticket.fail(error)
 
     def _answer_parts(self, run: Run) -> None:
-        """Answer one batch of inputs with the same options, those that have waited longest."""
+        """Answer one batch of inputs with the same options, those that have waited longest. What does not fit waits
+        behind those with other options."""
         if not self._parts:
             return
         key = next(iter(self._parts))
-        waiting = [part for part in self._parts.pop(key) if not part.ticket.cancelled]
-        parts, rest = waiting[: self.limits.rows], waiting[self.limits.rows :]
+        waiting = by_turns([part for part in self._parts.pop(key) if not part.ticket.cancelled])
+        count = max(1, self.limits.rows // max((part.ticket.beam for part in waiting), default=1))
+        parts, rest = waiting[:count], waiting[count:]
         if rest:
             self._parts[key] = rest
         if parts:
@@ -272,14 +289,8 @@ class Worker:
                 together.leave(writing)
                 del self._written[writing]
                 self.counters.stopped.inc()
-        joining = []
-        while self._waiting and together.is_open and len(self._written) < self.limits.rows:
-            part, writing = self._waiting.popleft()
-            if not part.ticket.cancelled:
-                self._written[writing] = part
-                joining.append(writing)
         try:
-            told = together.join(joining)
+            told = together.join(self._joining() if together.is_open else [])
             if self._written:
                 self.counters.batch_size.labels(model=self.name).observe(len(self._written))
                 told = told + together.step()
@@ -292,6 +303,23 @@ class Worker:
         self.counters.tokens.labels(model=self.name).inc(sum(written.tokens for written in told))
         for written in told:
             self._tell(written)
+
+    def _joining(self) -> list[Writing]:
+        """Those that are written from now on. A request leaves some places to requests that come after it."""
+        if not self._waiting or len(self._written) >= self.limits.rows:
+            return []
+        held = Counter(part.ticket for part in self._written.values())
+        writings, joining, left = dict(self._waiting), [], []
+        for part in by_turns([part for part in writings if not part.ticket.cancelled]):
+            places = self.limits.rows - (len(self._written) - held[part.ticket])  # those of nobody else
+            if held[part.ticket] < max(min(1, places), places - places // LEFT):
+                held[part.ticket] += 1
+                self._written[writings[part]] = part
+                joining.append(writings[part])
+            else:
+                left.append((part, writings[part]))
+        self._waiting = deque(left)
+        return joining
 
     def _tell(self, written: Written) -> None:
         part = self._written[written.writing]

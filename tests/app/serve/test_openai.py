@@ -33,6 +33,13 @@ def client(openai: Any, listening: Listening) -> Any:
     return openai.OpenAI(base_url=f"{listening.address}/v1", api_key="s3cret", max_retries=0)
 
 
+def test_one_of_the_models(client: Any, openai: Any) -> None:
+    assert client.models.retrieve("shakespeare") in list(client.models.list())
+    for other in ("dates", "none"):
+        with pytest.raises(openai.NotFoundError, match=other):
+            client.models.retrieve(other)
+
+
 def test_the_models_that_fit_are_listed(client: Any, filler: str) -> None:
     names = [model.id for model in client.models.list()]
     assert "shakespeare" in names

@@ -111,7 +111,7 @@ def test_a_client_that_does_not_stream_may_go_away_too(listening: Listening) -> 
 @pytest.mark.parametrize("listening", [("de-en",)], indirect=True)
 def test_a_beam_is_stopped_too(listening: Listening) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", listening.port, timeout=60)
-    asked = {"inputs": ["Ich habe heute keine Zeit. " * 8] * 64, "options": {"beam": 16, "min_length": 120}}
+    asked = {"inputs": ["Ich habe heute keine Zeit. " * 8] * 32, "options": {"beam": 16, "min_length": 120}}
     headers = {"content-type": "application/json", "host": f"localhost:{listening.port}"}
     connection.request("POST", "/api/models/de-en/translate", json.dumps(asked), headers)
     eventually(lambda: metric(listening.address, "regard_batch_size_count") == 1)
