@@ -7,6 +7,7 @@ a title is a file of that name."""
 import ast
 import gzip
 import io
+import json
 import re
 import shlex
 import shutil
@@ -24,6 +25,7 @@ import pytest
 from PIL import Image
 
 from regard.app.cli import main as cli
+from regard.data.made.facts import facts
 from regard.data.made.glyphs import glyphs
 from regard.data.made.pairs import MADE
 from regard.data.made.shapes import shapes
@@ -77,6 +79,9 @@ SMALL = {  # the recipes that pages train by, with less to do
     "lstmn-text": ("data.train=book.txt", "model.embed=16", "model.dim=16", "data.batch_tokens=512"),
     "lstmn-labelled": ("data.train=reviews.tsv", "model.embed=8", "model.dim=8", "data.batch_tokens=512"),
     "bert-text": ("data.train=book.txt", "model.size=tiny", "data.batch_tokens=512"),
+    "bert-questions": ("data.train=squad.json", "data.length=64", "model.size=tiny", "model.max_positions=64"),
+    "facts-bert": ("data.train_count=50", "data.valid_count=20", "data.test_count=20"),
+    "facts-pretrain": ("data.train_count=50", "data.valid_count=20", "data.test_count=20"),
     "bert-labelled": ("data.train=reviews.tsv", "model.size=tiny", "data.batch_tokens=512"),
     "vit-images": ("data.train=images", "model.dim=24", "model.layers=1", "data.batch_size=8"),
     "pooling-labelled": ("data.train=reviews.tsv", "model.embed=8", "model.dim=4", "data.batch_tokens=512"),
@@ -156,6 +161,19 @@ def write_files(here: Path) -> None:
     write_lines(here / "reviews.csv", ["words,stars", *(f"{source},2" for source, _ in dates["train"][:60])])
     write_lines(here / "words.tsv", ["May\tMai"])
     write_lines(here / "dates.txt", ["3 May 1979", "4 June 1980"])
+    rows = [(row.context, row.text, row.answers[0]) for row in facts("train", 40)]
+    squad = [
+        {
+            "context": context,
+            "qas": [{"question": text, "answers": [{"text": right.text, "answer_start": right.start}]}],
+        }
+        for context, text, right in rows
+    ]
+    (here / "squad.json").write_text(json.dumps({"data": [{"paragraphs": squad}]}))
+    write_lines(here / "text.txt", ["Nora lives in Oslo. Tom lives in Rome."])
+    write_lines(
+        here / "questions.csv", ["question,context", *(f"{text},{context}" for context, text, _ in rows[:5])]
+    )
     drawn = shapes("train", 60)
     for number in range(len(drawn)):
         path = here / "images" / drawn.classes[drawn.labels[number]] / f"{number}.png"

@@ -52,6 +52,7 @@ class BertForm(Form[BertConfig]):
             head=head,
             labels=read_labels(table.table) if head == "classify" else (),
             tied=table.take("tie_word_embeddings", True),
+            initializer_range=table.take("initializer_range", 0.02),
             dropout=table.take("hidden_dropout_prob", 0.1),
             attention_dropout=table.take("attention_probs_dropout_prob", 0.1),
         )
@@ -73,6 +74,7 @@ class BertForm(Form[BertConfig]):
             "hidden_act": config.activation,
             "layer_norm_eps": config.eps,
             "tie_word_embeddings": config.tied,
+            "initializer_range": config.initializer_range,
             "hidden_dropout_prob": config.dropout,
             "attention_probs_dropout_prob": config.attention_dropout,
             "pad_token_id": special.pad,
@@ -116,6 +118,8 @@ class BertForm(Form[BertConfig]):
             both["cls.seq_relationship"] = "next"
         if config.head == "classify":
             both["classifier"] = "classify"
+        if config.head == "span":
+            both["qa_outputs"] = "span"
         return parts + [
             same(f"{theirs}.{kind}", f"{ours}.{kind}")
             for theirs, ours in both.items()
@@ -123,6 +127,8 @@ class BertForm(Form[BertConfig]):
         ]
 
     def copies(self, config: BertConfig) -> dict[str, str]:
+        if config.head == "span":  # left over from pretraining
+            return {f"bert.pooler.dense.{kind}": "" for kind in ("weight", "bias")}
         if not config.predicts_words:
             return {}
         copies = {

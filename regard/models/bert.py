@@ -3,12 +3,13 @@
     x = norm(E[token] + S[segment] + P[position]);  x -> norm(x + attend(x)) -> norm(x + feed(x))  N times
     masked token      p = softmax(E norm(gelu(W_m x_i)) + b)
     next sentence     p = softmax(W_n tanh(W_p x_0)),  class  p = softmax(W_c tanh(W_p x_0))
+    answer in a text  p(begins at i) = softmax_i(w_b . x_i),  p(ends at j) = softmax_j(w_e . x_j)
 
 Attention is bidirectional: a masked token is predicted from both sides; x_0, the state of [CLS], stands for the
-whole text. Post-norm, exact GELU, eps 1e-12, output tied to the embeddings, weights initialised from a normal
-distribution (std 0.02) truncated at two standard deviations. Sizes: base and large are the paper's, the smaller
-ones are from Turc et al. 2019 (Well-read students learn better). Positions count padding too. Left out: the heads
-for question answering and token classification.
+whole text. An answer is a span of the second text, or [CLS] where there is none (sections 4.2, 4.3). Post-norm,
+exact GELU, eps 1e-12, output tied to the embeddings, weights initialised from a normal distribution (std 0.02)
+truncated at two standard deviations. Sizes: base and large are the paper's, the smaller ones are from Turc et al.
+2019 (Well-read students learn better). Positions count padding too. Left out: the head for token classification.
 
 Not in the paper, and off by default: with `bigrams` a linear classifier of tokens and bigrams (`layers.bigrams`),
 [CLS] and [SEP] included, stands beside a classifier, for a few thousand texts and random weights. Each of the two
@@ -33,6 +34,7 @@ from regard.base.dtype import at_least_float32
 from regard.base.fields import check, setting
 from regard.base.shared_batch import over_all, rows_of_all
 from regard.data.text.masking import MaskedBatch
+from regard.data.text.question_windows import QuestionBatch
 from regard.data.text.text_encoding import LabelledBatch, PairEncoding
 from regard.layers.bigrams import BigramClassifier
 from regard.layers.block import ACTIVATIONS, Block, check_heads, through
@@ -47,8 +49,16 @@ HEADS = {  # head -> its class in `transformers`
     "pretrain": "BertForPreTraining",  # masked tokens and next sentence
     "next": "BertForNextSentencePrediction",
     "classify": "BertForSequenceClassification",
+    "span": "BertForQuestionAnswering",
 }
-TASKS = {"none": "embed", "masked": "fill", "pretrain": "fill", "next": "follows", "classify": "classify"}
+TASKS = {
+    "none": "embed",
+    "masked": "fill",
+    "pretrain": "fill",
+    "next": "follows",
+    "classify": "classify",
+    "span": "ask",
+}
 # Of the logits of BERT and of the linear part. On held-out texts BERT is much too sure, the linear part too little.
 SHARES = 0.3, 2.0
 
@@ -66,11 +76,15 @@ class BertConfig:
     segments: int = setting(2, at_least=1)  # how many kinds of segment a token may be in: text A, text B
     activation: str = setting("gelu", choices=ACTIVATIONS)  # of the feed-forward layers
     eps: float = setting(1e-12, above=0, below=1)  # added to the variance in layer norms
-    # what it is for: states alone, masked words, masked words and next sentences, next sentences alone, or classes
+    # what it is for: states alone, masked words, masked words and next sentences, next sentences alone, classes,
+    # or where in a text the answer to a question stands
     head: str = setting("pretrain", choices=HEADS)
-    pooler: bool = True  # tanh layer on [CLS]; pretrain, next and classify need it, masked has none
+    pooler: bool = True  # tanh layer on [CLS]; pretrain, next and classify need it, masked and span have none
     labels: tuple[str, ...] = setting((), words="a tuple of class names")  # () until the data has been read
     tied: bool = True  # one table for input and output
+    initializer_range: float = setting(
+        0.02, above=0, later=True
+    )  # standard deviation of new weights; 0.1: small models
     dropout: float = setting(0.1, at_least=0, below=1)  # dropout of embeddings and of each sub-layer's output
     attention_dropout: float = setting(0.1, at_least=0, below=1)  # dropout of attention weights
     # classifier: rows of hashed bigrams in a linear part beside it, with its own loss; attention shows the other
@@ -102,7 +116,7 @@ class BertConfig:
 
     @property
     def pools(self) -> bool:
-        return self.pooler and self.head != "masked"
+        return self.pooler and self.head not in ("masked", "span")
 
     @property
     def has_linear_part(self) -> bool:
@@ -131,7 +145,7 @@ class TextBatch(Protocol):
 
 
 class Bert(nn.Module):
-    """An encoder of text; `config.head` says what it predicts: masked words, next sentences or classes."""
+    """An encoder of text; `config.head` says what it predicts: masked words, next sentences, classes or answers."""
 
     paper = "Devlin et al. 2019, BERT: pre-training of deep bidirectional transformers for language understanding"
     Config = BertConfig
@@ -177,9 +191,11 @@ class Bert(nn.Module):
             self.next = nn.Linear(dim, 2)
         if config.head == "classify":
             self.classify = nn.Linear(dim, config.classes)
+        if config.head == "span":
+            self.span = nn.Linear(dim, 2)
         for part in self.modules():
             if isinstance(part, nn.Linear | nn.Embedding):
-                truncated_normal_(part.weight)
+                truncated_normal_(part.weight, config.initializer_range)
             if isinstance(part, nn.Linear):
                 nn.init.zeros_(part.bias)
         if config.predicts_words and config.tied:
@@ -259,6 +275,16 @@ class Bert(nn.Module):
         logits = self.classify(self.dropout(self.pooled(self.text_states(batch))))
         return [logits] if self.bigrams is None else [logits, self.bigrams(batch.tokens, batch.mask)]
 
+    def span_logits(self, batch: TextBatch) -> Tensor:
+        """Where the answer begins and where it ends: (B, T, 2). -inf at places that may be neither: all but [CLS]
+        and the tokens of the second text."""
+        self._must_be("finds answers", "span")
+        logits = at_least_float32(self.span(self.text_states(batch)))
+        may = (batch.segments == 1) & batch.mask
+        may &= F.pad(batch.mask[:, 1:], (0, 1))  # the last token is [SEP]
+        may[:, 0] = True
+        return logits.masked_fill(~may[..., None], -torch.inf)
+
     def _together(self, logits: Tensor, linear: Tensor | None = None) -> Tensor:
         return logits if linear is None else SHARES[0] * logits + SHARES[1] * linear
 
@@ -273,8 +299,10 @@ class Bert(nn.Module):
                 f"train one with model.head = {heads[0]!r}"
             )
 
-    def loss(self, batch: MaskedBatch | LabelledBatch, *, label_smoothing: float = 0.0) -> Loss:
-        """The loss of masked tokens and next sentences, or of classes."""
+    def loss(self, batch: MaskedBatch | LabelledBatch | QuestionBatch, *, label_smoothing: float = 0.0) -> Loss:
+        """The loss of masked tokens and next sentences, of classes, or of where answers stand."""
+        if isinstance(batch, QuestionBatch):
+            return self._span_loss(batch)
         if isinstance(batch, LabelledBatch):
             return self._class_loss(batch, label_smoothing)
         if self.config.head == "next":  # of whole texts, without masks
@@ -302,6 +330,14 @@ class Bert(nn.Module):
         return Loss(
             total, likelihood, predicted.sum().clamp(min=1)
         )  # nothing is predicted where every token is unknown
+
+    def _span_loss(self, batch: QuestionBatch) -> Loss:
+        """The mean of the losses of beginning and end."""
+        assert batch.begins is not None
+        assert batch.ends is not None
+        logits = self.span_logits(batch)
+        begins, ends = (label_loss(logits[..., side], at) for side, at in enumerate((batch.begins, batch.ends)))
+        return Loss((begins.total + ends.total) / 2, begins.likelihood + ends.likelihood, begins.tokens)
 
     def _class_loss(self, batch: LabelledBatch, label_smoothing: float) -> Loss:
         """The mean of the losses of the parts, so that none is spared what another has learned."""

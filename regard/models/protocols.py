@@ -301,6 +301,13 @@ class MaskedLanguageModel(Encoder, Protocol):
     def next_logits(self, states: Tensor) -> Tensor: ...
 
 
+@runtime_checkable
+class SpanFinder(Encoder, Protocol):
+    """Finds where in the second text of a pair the answer to the first one stands."""
+
+    def span_logits(self, batch: Any) -> Tensor: ...  # (B, T, 2): begins, ends; at token 0: there is none
+
+
 def need(model: Model, protocol: type[P]) -> P:
     """The model in eval mode, known by what it can be asked."""
     if not isinstance(model, protocol):

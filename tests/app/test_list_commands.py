@@ -25,7 +25,7 @@ def test_one_system_is_told_with_its_settings(call: Any) -> None:
         "Devlin et al. 2019",
         "regard/models/bert.py",
         "bert-labelled",
-        "fill, embed, follows, classify",
+        "fill, embed, follows, classify, ask",
         "[model]",
     ):
         assert words in done.out

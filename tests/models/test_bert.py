@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.attention import trace
 from regard.data.text.masking import MaskedBatch
+from regard.data.text.question_windows import QuestionBatch
 from regard.data.text.text_encoding import LabelledBatch
 from regard.layers.loss import label_loss
 from regard.models.bert import HEADS, SHARES, Bert, BertConfig
@@ -391,7 +392,10 @@ def test_small_sizes_are_those_of_turc(name: str, millions: float) -> None:
         ({"max_positions": 2}, "max_positions must be at least 3, got 2"),
         ({"segments": 0}, "segments must be at least 1, got 0"),
         ({"dropout": 1.0}, r"dropout must lie in \[0, 1\)"),
-        ({"head": "answer"}, "head must be one of 'none', 'masked', 'pretrain', 'next', 'classify', got 'answer'"),
+        (
+            {"head": "answer"},
+            "head must be one of 'none', 'masked', 'pretrain', 'next', 'classify', 'span', got 'answer'",
+        ),
         ({"labels": ("a", "b")}, "labels are for head = 'classify', and head is 'pretrain'"),
         ({"head": "classify", "labels": ("a",)}, "labels must name two classes or more, got 'a' alone"),
         (
@@ -408,7 +412,14 @@ def test_a_config_checks_itself(changes: dict[str, Any], told: str) -> None:
 
 
 def test_the_head_says_what_it_is_for() -> None:
-    assert [BertConfig(5, head=head).task for head in HEADS] == ["embed", "fill", "fill", "follows", "classify"]
+    assert [BertConfig(5, head=head).task for head in HEADS] == [
+        "embed",
+        "fill",
+        "fill",
+        "follows",
+        "classify",
+        "ask",
+    ]
     assert (BertConfig(5, head="classify").classes, BertConfig(5, **CLASSES).classes) == (1, 3)
 
 
@@ -423,6 +434,29 @@ def test_the_head_next_reads_whole_texts() -> None:
     torch.testing.assert_close(loss.total, -right.sum())
     torch.testing.assert_close(loss.likelihood, right)
     assert int(loss.tokens) == 4
+
+
+def test_the_head_span_chooses_among_the_second_text_and_cls() -> None:
+    """b_i = w_b . x_i and e_j = w_e . x_j; the loss is the mean of both cross-entropies."""
+    model = build("span", head="span")
+    tokens, segments, mask = texts()
+    batch = QuestionBatch(tokens, segments, mask, torch.tensor([4, 0, 6, 0]), torch.tensor([5, 0, 7, 0]))
+    logits = model.span_logits(batch)
+    scores = model.states(tokens, segments, mask) @ model.span.weight.T + model.span.bias
+    total = 0.0
+    for row, length in enumerate(LENGTHS):
+        places = [0, *(at for at in range(length - 1) if segments[row, at] == 1)]
+        assert logits[row, :, 0].isfinite().nonzero().flatten().tolist() == places
+        torch.testing.assert_close(logits[row, places], scores[row, places])
+        for side, right in ((0, batch.begins), (1, batch.ends)):
+            assert right is not None
+            own = scores[row, places, side]
+            total += float((own.logsumexp(0) - scores[row, right[row], side]).detach()) / 2
+    loss = model.loss(batch)
+    assert float(loss.total.detach()) == pytest.approx(total, rel=1e-5)
+    assert int(loss.tokens) == 4
+    loss.total.backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)
 
 
 def test_a_head_that_is_not_there_is_named() -> None:

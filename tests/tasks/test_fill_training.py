@@ -140,7 +140,7 @@ def test_whole_words_are_learned(recipe: str, tmp_path: Path) -> None:
     losses = [row["valid_loss"] for row in validations(tmp_path / "run")]
     assert losses[-1] < 0.5 * losses[0]
     reader, settings = load(tmp_path / "run"), read(str(tmp_path / "run" / "recipe.toml"))[0].data
-    documents = encoded(settings, settings.train, reader.tokenizer)
+    documents = encoded(settings, "train", reader.tokenizer)
     data = build_data(settings, documents, reader.model, reader.tokenizer, seed=0)
     batch = data.batch(data.order(0)[0])
     hidden = [
@@ -174,7 +174,7 @@ def test_the_metrics_are_those_counted_by_hand(run: Path) -> None:
     reader, settings = load(run), read(str(run / "recipe.toml"))[0].data
     data = build_data(
         settings,
-        encoded(settings, [settings.valid], reader.tokenizer),
+        encoded(settings, "valid", reader.tokenizer),
         reader.model,
         reader.tokenizer,
         seed=0,
@@ -208,7 +208,7 @@ def test_the_metrics_are_those_counted_by_hand(run: Path) -> None:
 def test_documents_of_every_kind(kind: str, count: int, recipe: str, tmp_path: Path) -> None:
     go(recipe, tmp_path / "run", f"data.documents={kind}", "train.steps=2")
     settings = read(str(tmp_path / "run" / "recipe.toml"))[0].data
-    found = encoded(settings, settings.train, load(tmp_path / "run").tokenizer)
+    found = encoded(settings, "train", load(tmp_path / "run").tokenizer)
     # 40 headings and 120 sentences; between documents an empty line, which has no tokens and so is none.
     assert len(found) == {199: 160}.get(count, count)
     assert f"{len(found):,} documents" in (tmp_path / "run" / "README.md").read_text()
@@ -310,7 +310,7 @@ def test_settings_that_do_not_fit(changes: list[str], said: str, recipe: str, tm
         ("data.mask_probability=0", r"mask_probability must lie in \(0, 1\), got 0"),
         ("data.valid_fraction=1", r"valid_fraction must lie in \(0, 1\), got 1"),
         ("data.batch_tokens=0", "batch_tokens must be at least 1, got 0"),
-        ('data.train=""', "set data.train to a file of text"),
+        ('data.train=""', "data.train to a file of text"),
         ("train.best_by=accuracy", "best_by must be valid_loss or masked_accuracy for bert, got 'accuracy'"),
         (
             "model.head=none",

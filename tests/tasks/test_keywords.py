@@ -13,6 +13,7 @@ import torch
 import regard
 from regard.decode.settings import Decoding
 from regard.errors import BadInput
+from regard.tasks.ask.run import QuestionReader
 from regard.tasks.caption.run import Captioner
 from regard.tasks.core.options import CAPTION, TRANSLATE, check_options
 from regard.tasks.core.run import Run
@@ -31,6 +32,7 @@ KINDS: dict[str, type[Run]] = {
     "translate": Translator,
     "generate": LanguageModel,
     "fill": Reader,
+    "ask": QuestionReader,
     "follows": Reader,
     "embed": Embedder,
     "classify": Reader,
@@ -60,7 +62,7 @@ def writer() -> LanguageModel:
 @pytest.mark.parametrize("verb", list(TASKS))
 def test_python_takes_the_options_of_the_command(verb: str) -> None:
     method = getattr(KINDS[verb], verb)
-    inputs = 2 if TASKS[verb].inputs.what == "pairs" else 1
+    inputs = 2 if TASKS[verb].inputs.what == "pairs" else 1  # two arguments
     taken = set(list(inspect.signature(method).parameters)[1 + inputs :]) - {"decode", "stream"}
     assert taken == {option.name for option in TASKS[verb].options} - WRITTEN_BY_COMMANDS
 

@@ -151,6 +151,8 @@ def as_whole(value: Any) -> Any:
 def read_option(option: Option, value: Any, limits: Limits) -> Any:
     value = as_whole(value) if option.kind is int else value
     if option.received is not None:
+        if isinstance(value, str):
+            check_length(value, limits, option.name)
         return option.received.read(value, limits.pixels)
     if option.many:
         if not isinstance(value, list) or len(value) > limits.inputs:

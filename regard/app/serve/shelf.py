@@ -76,7 +76,12 @@ class Served:
                 "drawn": task.inputs.may_be_drawn,
             },
             "options": [
-                {"name": option.name, "help": option.help, "schema": option_schema(option, limits)}
+                {
+                    "name": option.name,
+                    "help": option.help,
+                    "schema": option_schema(option, limits),
+                    "asked": option.asked,
+                }
                 for option in task.options
                 if option.served
             ],

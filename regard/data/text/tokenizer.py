@@ -215,6 +215,12 @@ class Tokenizer:
         for text, encoding in zip(texts, encodings, strict=True):
             yield encoding.ids, [text[begin:end].strip() for begin, end in encoding.offsets]
 
+    def encode_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """The ids of each text, and where the characters that each id stands for begin and end in the text."""
+        texts = [valid_text(text) for text in texts]
+        encodings = without_panic(self.inner.encode_batch, texts, add_special_tokens=False)
+        return [(encoding.ids, encoding.offsets) for encoding in encodings]
+
     def encode_words(self, text: str) -> tuple[list[int], list[int]]:
         """Ids, and for each id the index in text.split() of the word in which it begins.
 

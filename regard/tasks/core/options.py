@@ -37,6 +37,7 @@ class Option:
     flags: str = ""  # another spelling on the command line, as "--replace-unknown/--keep-unknown"
     limit: Limit = ""  # the limit of a server that its value is held to
     received: Received | None = None  # how it is sent to a server, where it names files on the command line
+    asked: bool = False  # it is part of the question, and no detail: a page shows it beside the input
     written: bool = False  # it names a file that is written, and not read
     setting: Field[Any] | None = None  # of Decoding, whose own check and message it has
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.errors import BadInput, RunError
+from regard.tasks.ask.card import ask_card
 from regard.tasks.caption.card import caption_card
 from regard.tasks.classify.card import classify_card
 from regard.tasks.core.card import Card
@@ -34,6 +35,7 @@ TASKS: dict[str, AnyTask] = {  # by their verbs
     "generate": generate_card,
     "fill": fill_card,
     "follows": follows_card,
+    "ask": ask_card,
     "embed": embed_card,
     "classify": classify_card,
     "recognise": recognise_card,

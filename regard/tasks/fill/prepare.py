@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
@@ -38,7 +38,7 @@ def survey(job: Job[MaskedSettings], start: Artifacts | None) -> Artifacts:
     length = job.data.length
     if start:  # it may have been a classifier, which this head is not, and may have read longer texts
         return replace(start, labels=(), max_length=start.max_length and max(start.max_length, length))
-    documents = counted(job.data.read(job.data.files_of("train")), "documents read for the vocabulary")
+    documents = counted(job.data.documents_of("train"), "documents read for the vocabulary")
     return Artifacts(job.tokens.learn(chain.from_iterable(documents), job.numbering), max_length=length)
 
 
@@ -51,11 +51,11 @@ def prepare(job: Job[MaskedSettings], model: Model, artifacts: Artifacts, out: P
         )
     if settings.keeps_tokens:
         return kept(job, model, artifacts)
-    documents = whole = encoded(settings, settings.files_of("train"), tokenizer)
+    documents = whole = encoded(settings, "train", tokenizer)
     if settings.holds_out:
         documents, valid = hold_out(whole, settings.valid_fraction)
     else:
-        valid = encoded(settings, settings.files_of("valid"), tokenizer)
+        valid = encoded(settings, "valid", tokenizer)
     try:
         data = build_data(settings, documents, model, tokenizer, seed=job.train.seed)
     except DataError as error:
@@ -91,7 +91,7 @@ def kept(job: Job[MaskedSettings], model: Model, artifacts: Artifacts) -> Prepar
 
     data = ShardedRows(rows, make, batch_tokens=settings.batch_tokens, seed=job.train.seed)
     data.block(0, 0)  # an error in the text is told now
-    valid = encoded(settings, settings.files_of("valid"), tokenizer)
+    valid = encoded(settings, "valid", tokenizer)
     tokens = sum(shard.counts["ids"] for shard in shards)
     amount = f"{rows.total('documents'):,} documents, {tokens:,} tokens"
     return Prepared(
@@ -108,7 +108,7 @@ def documents_of(columns: dict[str, Rows]) -> Iterator[Rows]:
 
 
 def test_text(settings: MaskedSettings, run: Reader) -> TestText:
-    documents = encoded(settings, settings.files_of("test"), run.tokenizer)
+    documents = encoded(settings, "test", run.tokenizer)
     if settings.is_part("test"):
         _, documents = hold_out(documents, settings.valid_fraction)
     return TestText(build_data(settings, documents, run.model, run.tokenizer, seed=0), len(documents))
@@ -126,8 +126,8 @@ def hold_out(documents: list[Rows], share: float) -> tuple[list[Rows], list[Rows
     return [first], [last]
 
 
-def encoded(settings: MaskedSettings, files: Iterable[str], tokenizer: Tokenizer) -> list[Rows]:
-    return encode_sentences(counted(settings.read(files), "documents read"), tokenizer)
+def encoded(settings: MaskedSettings, split: str, tokenizer: Tokenizer) -> list[Rows]:
+    return encode_sentences(counted(settings.documents_of(split), "documents read"), tokenizer)
 
 
 def build_data(

@@ -35,7 +35,7 @@ class FollowsDesk(ReaderDesk[MaskedSettings, Reader, TestText]):
         yield test_text(settings, run)
 
     def has_columns(self, settings: MaskedSettings) -> bool:
-        return settings.in_columns(settings.test_files)
+        return bool(settings.test_files) and settings.in_columns(settings.test_files)
 
     def evaluate(
         self,

@@ -1,0 +1,1 @@
+"""Questions about a text, answered by a part of it."""
