@@ -294,7 +294,7 @@ def _set_aside(draft: Path, path: Path) -> Path:
     raise AssertionError("the names do not end")
 
 
-def write_file(path: Path, data: bytes | Iterable[bytes]) -> None:
+def write_file(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
     """Write a temporary file, sync it, rename it: a reader sees the old file or the new file, never a part of
     either."""
     with drafted(path) as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from regard.base.files import write_file
 
+LENGTH, BEGINNING = 8, '{"__metadata__":'  # of a safetensors file: bytes that say how long its header is, its text
 CHECKSUM = "checksum"  # in the metadata of a safetensors file
 
 
@@ -34,8 +36,13 @@ def named_tensors(model: HasState) -> dict[str, Tensor]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file atomically; OSError when the disk is full."""
-    write_file(path, tensors_to_bytes(tensors, metadata))
+    """Write a safetensors file atomically; OSError when the disk is full. The same tensors give the same bytes: the
+    library writes the metadata, which stands first, in any order."""
+    data, ordered = memoryview(tensors_to_bytes(tensors, metadata)), b""
+    if metadata:
+        text = json.dumps(metadata, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        ordered = (BEGINNING + text).encode()
+    write_file(path, [data[:LENGTH], ordered, data[LENGTH + len(ordered) :]])
 
 
 def tensors_to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:

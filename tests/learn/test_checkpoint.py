@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from torch import nn
 
 from regard.base.tensors import named_tensors, write_tensors
@@ -229,8 +230,6 @@ def test_update_changes_the_standing_alone(tmp_path):
 
 
 def test_write_tensors_replaces_whole_files_and_keeps_metadata(tmp_path):
-    from safetensors import safe_open
-
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"old")
     write_tensors(path, {"x": torch.arange(6.0).view(2, 3).T}, {"format": "pt"})
@@ -238,6 +237,18 @@ def test_write_tensors_replaces_whole_files_and_keeps_metadata(tmp_path):
         assert file.metadata() == {"format": "pt"}
         assert torch.equal(file.get_tensor("x"), torch.arange(6.0).view(2, 3).T)
     assert os.listdir(tmp_path) == ["model.safetensors"]
+
+
+def test_the_same_tensors_are_the_same_bytes(tmp_path):
+    """The library writes several entries of the metadata in any order."""
+    metadata, seen = {"format": "pt", "checksum": "crc32:00000000", "ä": '"}{'}, set()
+    for _ in range(20):
+        write_tensors(tmp_path / "x", {"x": torch.ones(3)}, metadata)
+        seen.add((tmp_path / "x").read_bytes())
+    assert len(seen) == 1
+    with safe_open(tmp_path / "x", "pt") as file:
+        assert file.metadata() == metadata
+        assert torch.equal(file.get_tensor("x"), torch.ones(3))
 
 
 def test_state_is_json_that_people_can_read(tmp_path):
