@@ -150,6 +150,7 @@ def test_pictures() -> None:
         Door(show.Examples, looks),
         Door(show.Curves, {"series": {"a": ([1, 2], [3, 4])}}),
         Door(show.Barcode, {"values": square}),
+        Door(show.Images, {"images": {"a": IMAGE}}),
         Door(show.Words, {"labels": ["a"], "numbers": [0]}),
         Door(show.bars, {"rows": [("a", 0.5)]}),
         Door(show.rollout, {"layers": [square[None]]}),

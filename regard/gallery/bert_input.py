@@ -43,20 +43,18 @@ def the_row(text: str = "my dog is cute [SEP] he likes play ##ing") -> Table:
 
 
 def three_vectors_each(text: str = "my dog is cute [SEP] he likes play ##ing") -> Barcode:
-    """The same as a picture: a row for each token. The first twelve columns are its token's vector, then its
-    segment's, then its position's, and the last twelve are the sum, which is what BERT reads. In the second
-    part there are two kinds of rows only, A and B; look at the token's part in both rows `[SEP]`: they are
-    equal, and their sums are not."""
+    """The same as a picture: a row for each token, a column for each number of its vectors. BERT reads the part at
+    the right, the sum of the other three. In `segment` there are two kinds of rows only, A and B. Look at both
+    rows `[SEP]`: under `token` they are equal, and their sums are not."""
     tokens, segments = tokens_of(text)
     torch.manual_seed(0)
     names = list(dict.fromkeys(tokens))
     token, segment, position = (nn.Embedding(count, 12) for count in (len(names), 2, len(tokens)))
     parts = [token(torch.tensor([names.index(name) for name in tokens])), segment(torch.tensor(segments))]
     parts.append(position(torch.arange(len(tokens))))
-    parts = [parts[0], parts[1], parts[2], sum(parts)]
-    gap = torch.zeros(len(tokens), 2)
-    whole = torch.cat([piece for part in parts for piece in (part, gap)][:-1], 1)
-    return Barcode(whole.detach().numpy(), "token | segment | position | their sum")
+    whole = torch.cat([*parts, sum(parts)], 1).detach().numpy()
+    named = dict.fromkeys(("token", "segment", "position", "their sum"), 12)
+    return Barcode(whole, rows=tokens, parts=named)
 
 
 def documents(count: int = 300) -> MaskedData:

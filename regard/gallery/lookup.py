@@ -8,7 +8,8 @@ $$a_i = \frac{e^{\beta\, q \cdot k_i}}{\sum_j e^{\beta\, q \cdot k_j}}, \quad re
 With a large $\beta$ one weight is 1 and all others are 0: a dictionary. With $\beta = 0$ all weights are
 equal: the mean. Everything else lies between the two.
 
-Try: Ask by the prefix "B", by "Carla", by "x", which no name begins with. Which age is read, and whose is it?
+Try: Ask by the prefix "B", by "Carla", by "x", which no name begins with. Which age is read, and whose is it? Then
+misspell a name in *Dictionary and vectors*.
 
 In the package: `regard.attention.look` is one look with its weights, `regard.attention.Attend` the module
 that every model here uses; `weigh="hard"` takes one place alone (system `show_attend_tell`), and `pooling`
@@ -16,12 +17,15 @@ classifies texts by the mean or by attention."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
 from regard.attention import look
 from regard.data.made.shapes import shapes
-from regard.show import Map, Overlay, Table
+from regard.show import Images, Map, Table
 
 PERSONS = {"Anna": 31.0, "Anne": 35.0, "Ben": 62.0, "Bernd": 58.0, "Carla": 24.0}  # names and ages
 SLIDERS = {"number": (0, 4), "beta": (0.0, 10.0)}
@@ -54,8 +58,34 @@ def by_prefix(prefix: str = "An") -> Table:
     return Table(told, notes=f"names that begin with {prefix}: the age read is {seen.read.item():.1f}")
 
 
+def letters_of(names: list[str]) -> torch.Tensor:
+    """A vector for each name: how often it has each pair of neighbouring letters. Names that are spelled alike have
+    vectors that point the same way."""
+    pairs = torch.zeros(len(names), 28, 28)
+    for row, name in enumerate(names):
+        codes = [27, *(min(max(ord(letter) - 96, 0), 26) for letter in name.lower()), 27]  # 27: the ends
+        for before, after in pairwise(codes):
+            pairs[row, before, after] += 1
+    return pairs.flatten(1)
+
+
+def dictionary_and_vectors(name: str = "Bern") -> Table:
+    """A dictionary asks whether two keys are equal: the name is there or it is not, and for `Bern` there is no
+    answer. With *vectors* as keys every name is more or less like the one that was asked for. The look reads mostly
+    the age of `Bernd`. Ask for `Anna`: then it reads hers, nearly as surely as the dictionary."""
+    ages = torch.tensor([list(PERSONS.values())])[..., None]
+    query, keys = letters_of([name])[None], letters_of(list(PERSONS))[None]
+    seen = look(2 * query, keys, ages, score="dot")
+    found = f"{PERSONS[name]:.0f}" if name in PERSONS else "nothing (KeyError)"
+    rows = [
+        {"name": each, "age": age, "in the dictionary": "yes" if each == name else "", "weight": weight}
+        for (each, age), weight in zip(PERSONS.items(), seen.weights[0, 0].tolist(), strict=True)
+    ]
+    return Table(rows, notes=f"{name}: the dictionary gives {found}, the look {seen.read.item():.1f}", digits=2)
+
+
 def from_mean_to_dictionary(beta: float = 3.0) -> Map:
-    """The same query with a growing $\\beta$, over five vectors. In the first row all weights are 0.2,
+    """One query with a growing $\\beta$, over five vectors of two numbers. In the first row all weights are 0.2,
     whatever is asked: mean pooling. Further down the nearest key gets more and more, and in the last row it
     has everything: a dictionary."""
     keys = torch.tensor([[[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [-0.8, 0.6], [-1.0, 0.0]]])
@@ -65,12 +95,13 @@ def from_mean_to_dictionary(beta: float = 3.0) -> Map:
     return Map(torch.stack(rows), [f"beta={each:g}" for each in betas], list(PERSONS), scale=1)
 
 
-def cropping_and_masking() -> Overlay:
-    """The oldest forms of both, on an image. To crop is to look hard: one place has all the weight, and
-    nothing else of the image is read. To lay a mask over it is to look softly: every place counts, those near
-    the centre most."""
+def cropping_and_masking() -> Images:
+    """The oldest forms of both, on an image: every pixel is multiplied by a weight. To *crop* is to look hard: the
+    weight is 1 inside the frame and 0 outside, and nothing else of the image is read. To lay a *mask* over it is
+    to look softly: every pixel counts, those near the centre most."""
     image = shapes("test", 6).read(5)
-    down, across = torch.meshgrid(torch.arange(8), torch.arange(8), indexing="ij")
-    soft = (-((down - 3) ** 2 + (across - 3) ** 2) / 6.0).exp()
-    crop = ((down == 3) & (across == 3)).float()
-    return Overlay(image, {"crop": crop.numpy(), "mask": (soft / soft.sum()).numpy()})
+    down, across = np.indices(image.shape[:2])
+    hard = (abs(down - 16) < 10) & (abs(across - 8) < 8)
+    soft = np.exp(-((down - 16) ** 2 + (across - 8) ** 2) / 100)
+    parts = {"the image": np.ones_like(soft), "cropped": hard, "masked": soft}
+    return Images({name: (image * weight[..., None]).astype(np.uint8) for name, weight in parts.items()})

@@ -25,7 +25,7 @@ import torch
 
 import regard
 from regard.attention import Trace, trace
-from regard.show import Heads, Map, Table
+from regard.show import Document, Heads, Map
 
 SENTENCE = "The FBI is chasing a criminal on the run ."
 WHO = ["The FBI is", "The police are", "A dog is", "My neighbours are", "The child is", "Two dogs are"]
@@ -71,17 +71,14 @@ def looking_back(text: str = SENTENCE) -> Map:
     return Map(weights[0], words, words[:-1], mask=past[:, :-1])
 
 
-def ten_lines(text: str = SENTENCE) -> Table:
-    """The picture of the paper in numbers, a line for each word: the current word in brackets, and the two
-    words before it that it looked at most."""
-    words = text.split()
-    weights = looking_back(text).weights
-    rows = []
-    for at, word in enumerate(words):
-        past = sorted(range(at), key=lambda i: -weights[at, i])[:2] if at else []
-        before = ", ".join(f"{words[i]} {weights[at, i]:.2f}" for i in past)
-        rows.append({"read so far": f"{' '.join(words[:at])} [{word}]".strip(), "looks back at": before})
-    return Table(rows)
+def ten_lines(text: str = SENTENCE) -> Document:
+    """The picture of the paper: a line for each word. The word that is read now stands in brackets, and the words
+    before it are the darker, the more it looks at them. Read it from line to line, as the sentence is read from
+    word to word."""
+    words, weights = text.split(), looking_back(text).weights
+    lines = [[*words[:at], f"[{word}]", *words[at + 1 :]] for at, word in enumerate(words)]
+    shades = [[*weights[at, :at], *[0.0] * (len(words) - at)] for at in range(len(words))]
+    return Document(lines, shades, scale=1)
 
 
 def gates(cell: str, text: str) -> Heads:

@@ -17,7 +17,7 @@ import numpy as np
 
 import regard
 from regard.data.made.shapes import shapes
-from regard.show import Overlay, Table
+from regard.show import Images, Overlay, Table
 
 SLIDERS = {"number": (0, 29)}
 
@@ -36,12 +36,15 @@ def the_sentence() -> Table:
     return Table([{"": name, "size": size} for name, size in rows])
 
 
-def the_patches(number: int = 5) -> Overlay:
-    """The image, and beside it a chessboard of its patches: each square is one word of the sentence."""
-    side = regard.load("shapes").model.config
-    count = side.image_size // side.patch_size
-    board = np.indices((count, count)).sum(0) % 2
-    return Overlay(shapes("test", 30).read(number), {"patches": board + 0.2})
+def the_patches(number: int = 5) -> Images:
+    """The image, and the same cut up. Each of the small squares is one word of the sentence; it is read line by
+    line, from the upper left to the lower right."""
+    image, side = shapes("test", 30).read(number), regard.load("shapes").model.config.patch_size
+    count = len(image) // side
+    patches = image.reshape(count, side, count, side, 3).swapaxes(1, 2)  # (rows, columns, 4, 4, 3)
+    frame = [(0, 0), (0, 0), (1, 0), (1, 0), (0, 0)]  # a grey line above and before each patch
+    apart = np.pad(patches, frame, constant_values=150).swapaxes(1, 2).reshape(count * (side + 1), -1, 3)
+    return Images({"the image": image, f"in {count**2} patches": apart})
 
 
 def where_the_class_token_looks(number: int = 5) -> Overlay:

@@ -10,6 +10,7 @@ from regard.show.document import Document
 from regard.show.examples import Example, Examples
 from regard.show.gates import Gates
 from regard.show.heads import Heads
+from regard.show.image_row import Images
 from regard.show.looks import Line, Looks
 from regard.show.map import Map
 from regard.show.overlay import Overlay
@@ -30,6 +31,7 @@ __all__ = [
     "Examples",
     "Gates",
     "Heads",
+    "Images",
     "Line",
     "Looks",
     "Map",

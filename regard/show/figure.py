@@ -169,28 +169,29 @@ def save_png(figure: Figure, file: BinaryIO, *, side: int, **options: Any) -> No
     figure.savefig(file, format="png", dpi=dots, facecolor="white", **options)
 
 
-def write_plot(file: BinaryIO, plot: Callable[[Axes], object]) -> None:
+def write_plot(file: BinaryIO, plot: Callable[[Axes], object], height: float | None = None) -> None:
     """Let `plot` draw into the axes of a new figure, and write it as PNG."""
-    _plotted(plot).savefig(file, format="png", dpi=160, facecolor="white")
+    _plotted(plot, height).savefig(file, format="png", dpi=160, facecolor="white")
 
 
-def plot_svg(plot: Callable[[Axes], object]) -> str:
+def plot_svg(plot: Callable[[Axes], object], height: float | None = None) -> str:
     """The same as SVG. Text stays text; without a date and with a fixed salt, equal pictures are equal texts."""
-    figure, text = _plotted(plot), io.StringIO()
+    figure, text = _plotted(plot, height), io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "regard"}):
         figure.savefig(text, format="svg", facecolor="white", metadata={"Date": None})
     return text.getvalue()
 
 
-def _plotted(plot: Callable[[Axes], object]) -> Figure:
-    figure = Figure(figsize=PLOT_SIZE, layout="constrained")
+def _plotted(plot: Callable[[Axes], object], height: float | None) -> Figure:
+    """`height` in inches, where it is not the usual one."""
+    figure = Figure(figsize=(PLOT_SIZE[0], height or PLOT_SIZE[1]), layout="constrained")
     plot(figure.add_subplot())
     return figure
 
 
-def axes_or_new(ax: object) -> Axes:
+def axes_or_new(ax: object, height: float | None = None) -> Axes:
     """Those of the user, or in a new figure."""
-    return new_plot() if ax is None else check_axes(ax)
+    return new_plot(height) if ax is None else check_axes(ax)
 
 
 def check_axes(ax: object) -> Axes:
@@ -198,8 +199,9 @@ def check_axes(ax: object) -> Axes:
     return cast(Axes, ax)
 
 
-def new_plot() -> Axes:
+def new_plot(height: float | None = None) -> Axes:
     """An axes in a new pyplot figure, which a notebook shows."""
     from matplotlib import pyplot
 
-    return pyplot.figure(figsize=PLOT_SIZE, layout="constrained").add_subplot()
+    size = (PLOT_SIZE[0], height or PLOT_SIZE[1])
+    return pyplot.figure(figsize=size, layout="constrained").add_subplot()

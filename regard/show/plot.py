@@ -23,6 +23,11 @@ class Plot(ABC):
 
     title: str
 
+    @property
+    def height(self) -> float | None:
+        """Of a figure of its own, in inches; None: the usual one."""
+        return None
+
     @abstractmethod
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw into matplotlib's `ax`, or into a new figure."""
@@ -31,7 +36,7 @@ class Plot(ABC):
         """The plot as SVG: text as text. Equal plots are equal texts."""
         from regard.show.figure import plot_svg
 
-        return plot_svg(self.plot)
+        return plot_svg(self.plot, self.height)
 
     def html(self) -> str:
         """The plot as one HTML file that needs nothing else."""
@@ -47,7 +52,7 @@ class Plot(ABC):
         """Write a .png, .svg or .html file, by the path's suffix."""
         from regard.show.figure import write_plot
 
-        save(path, png=lambda file: write_plot(file, self.plot), svg=self.svg, html=self.html)
+        save(path, png=lambda file: write_plot(file, self.plot, self.height), svg=self.svg, html=self.html)
 
     def _repr_html_(self) -> str:
         drawn = self.svg()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,22 +13,37 @@ from regard.errors import BadInput
 from regard.show.arrays import to_array
 from regard.show.colours import DIVERGING
 from regard.show.curves import Curves
+from regard.show.label_text import clean, trim
 from regard.show.plot import Plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+GAP = 2  # columns between two parts
+
+
 @checked
 @dataclass(frozen=True, eq=False)
 class Barcode(Plot):
-    """Values (positions, dimensions) as colours: blue below 0, orange above, on the same scale."""
+    """Values (positions, dimensions) as colours: blue below 0, orange above, on the same scale.
+
+    `rows` are names in place of the positions' numbers. `parts` names groups of dimensions, which are drawn apart:
+    {"token": 12, "segment": 12} for twelve of each."""
 
     values: np.ndarray
     title: str = ""
+    _: KW_ONLY
+    rows: Sequence[str] = ()
+    parts: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", _check(self.values))
+        count, width = self.values.shape
+        if self.rows and len(self.rows) != count:
+            raise BadInput(f"rows must name all {count} positions, got {len(self.rows)} names")
+        if self.parts and (min(self.parts.values()) < 1 or sum(self.parts.values()) != width):
+            raise BadInput(f"parts must add up to the {width} dimensions, got {dict(self.parts)}")
 
     def __repr__(self) -> str:
         positions, dimensions = self.values.shape
@@ -38,17 +53,33 @@ class Barcode(Plot):
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw into matplotlib's `ax`, or into a new figure."""
         from regard.show.figure import axes_or_new, colour_map
+        from regard.show.fonts import text_style
 
         ax = axes_or_new(ax)
         limit = float(np.abs(self.values).max()) or 1.0
-        colours = colour_map(DIVERGING)
+        colours = colour_map(DIVERGING).with_extremes(bad="#ffffff")
         image = ax.imshow(
-            self.values, cmap=colours, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest"
+            self._apart(), cmap=colours, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest"
         )
-        ax.set(xlabel="dimension", ylabel="position")
-        ax.set_title(self.title, parse_math=False)
+        names, title = [trim(clean(name), 40) for name in (*self.rows, *self.parts)], trim(clean(self.title), 80)
+        style, drawable = text_style([*names, title])
+        names = [drawable(name) for name in names]
+        if self.rows:
+            ax.set_yticks(range(len(self.rows)), names[: len(self.rows)], **style)
+        if self.parts:
+            widths = np.array(list(self.parts.values()))
+            starts = np.cumsum(widths + GAP) - widths - GAP
+            ax.set_xticks(starts + (widths - 1) / 2, names[len(self.rows) :], **style)
+        ax.set(xlabel="" if self.parts else "dimension", ylabel="" if self.rows else "position")
+        ax.set_title(drawable(title), **style)
         ax.figure.colorbar(image, ax=ax).outline.set_visible(False)
         return ax
+
+    def _apart(self) -> np.ndarray:
+        """The values with a gap between two parts."""
+        parts = np.split(self.values, np.cumsum(list(self.parts.values()))[:-1], 1) if self.parts else [self.values]
+        gap = np.full((len(self.values), GAP), np.nan)
+        return np.concatenate([piece for part in parts for piece in (part, gap)][:-1], 1)
 
 
 @checked

@@ -125,8 +125,9 @@ def test_the_row_of_bert() -> None:
     rows = bert_input.the_row().rows
     assert " ".join(row["token"] for row in rows) == "[CLS] my dog is cute [SEP] he likes play ##ing [SEP]"
     assert "".join(row["segment"] for row in rows) == "AAAAAABBBBB"
-    values = bert_input.three_vectors_each().values
-    token, segment, position, total = (values[:, at : at + 12] for at in (0, 14, 28, 42))
+    picture = bert_input.three_vectors_each()
+    assert list(picture.rows) == [row["token"] for row in rows]
+    token, segment, position, total = (picture.values[:, at : at + 12] for at in (0, 12, 24, 36))
     np.testing.assert_allclose(token + segment + position, total, atol=1e-6)
     np.testing.assert_array_equal(token[5], token[10])
     assert not np.allclose(total[5], total[10])
@@ -179,6 +180,20 @@ def test_pictures_open_channels_and_a_class_token_looks() -> None:
 
 def test_a_machine_copies_longer_than_it_was_trained() -> None:
     assert all(row["right bits"] > 99 for row in turing.longer_than_trained().rows)
+
+
+@pytest.mark.parametrize(("items", "seed"), [(6, 1), (6, 2), (4, 3), (8, 4)])
+def test_a_machine_finds_an_item_and_reads_the_one_behind(items: int, seed: int) -> None:
+    picture = turing.recall(items, seed)
+    shown, _, wrong = picture.title.partition(" again; ")
+    assert wrong == "0 of 18 bits wrong"
+    behind = turing.ORDER.index(shown.removeprefix("the ")) + 1
+    assert picture.weights[3].argmax() == behind - 1
+    assert picture.weights[4:, behind].min() > 0.9
+
+
+def test_a_machine_recalls_from_more_items_than_it_was_trained_on() -> None:
+    assert all(row["right bits"] > 99 for row in turing.more_items_than_trained().rows)
 
 
 def test_examples_are_looked_at() -> None:
@@ -276,7 +291,13 @@ def test_an_lstmn_looks_at_the_words_before(short: Any) -> None:
     assert picture.weights.shape == (10, 9)
     assert (picture.weights[~picture.mask] == 0).all()
     np.testing.assert_allclose(picture.weights[1:].sum(1), 1, rtol=1e-5)
-    assert len(short("lstmn").ten_lines().rows) == 10
+    lines = short("lstmn").ten_lines()
+    assert [line.index(f"[{word}]") for line, word in zip(lines.sentences, picture.rows, strict=True)] == [
+        *range(10)
+    ]
+    for at in range(10):
+        assert (lines.weights[at][at:] == 0).all(), "it looks at the words before the one in brackets"
+        np.testing.assert_allclose(lines.weights[at][:at], picture.weights[at, :at])
 
 
 def test_letters_alone_know_one_bank(short: Any) -> None:

@@ -30,11 +30,25 @@ def test_from_the_mean_to_a_dictionary() -> None:
     assert (np.diff(rows.max(1)) > 0).all()
 
 
-def test_to_crop_is_to_look_at_one_place() -> None:
-    panels = lookup.cropping_and_masking().panels
-    assert (panels["crop"] > 0).sum() == 1
-    assert (panels["mask"] > 0).all()
-    assert panels["mask"].sum() == pytest.approx(1, abs=1e-6)
+def test_to_crop_is_to_look_at_one_part() -> None:
+    images = lookup.cropping_and_masking().images
+    whole, cropped, masked = (images[name] for name in ("the image", "cropped", "masked"))
+    frame = cropped.any(-1)
+    assert frame.sum() == 19 * 15
+    assert (cropped[frame] == whole[frame]).all()
+    assert (masked[frame] <= whole[frame]).all()
+    assert masked[~frame].any(), "a soft look leaves nothing out"
+
+
+def test_a_dictionary_knows_a_name_or_not_and_vectors_are_more_or_less_alike() -> None:
+    for asked in lookup.PERSONS:
+        weights = {row["name"]: row["weight"] for row in lookup.dictionary_and_vectors(asked).rows}
+        assert weights[asked] > 0.95
+    table = lookup.dictionary_and_vectors("Bern")
+    weights = {row["name"]: row["weight"] for row in table.rows}
+    assert weights["Bernd"] > 0.8
+    assert "the dictionary gives nothing (KeyError)" in table.notes
+    assert not any(row["in the dictionary"] for row in table.rows)
 
 
 def test_the_apple_reads_the_sum_of_the_lecture() -> None:

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from regard.show import barcode, position_curves, similarity
+from regard.show import Barcode, Images, barcode, position_curves, similarity
 
 
 def waves(count, dim):
@@ -51,6 +51,41 @@ def test_the_barcode_shows_values_round_zero(scale):
     np.testing.assert_allclose(image.get_array(), scale * waves(20, 8))
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("dimension", "position")
     assert barcode(np.zeros((2, 2))).plot(Figure().add_subplot()).get_images()[0].get_clim() == (-1, 1)
+
+
+def test_rows_of_a_barcode_have_names_and_parts_stand_apart():
+    values = np.arange(12.0).reshape(2, 6)
+    ax = Barcode(values, rows=["my", "dog"], parts={"token": 2, "position": 4}).plot(Figure().add_subplot())
+    (image,) = ax.get_images()
+    drawn = np.ma.filled(image.get_array(), np.nan)
+    np.testing.assert_array_equal(drawn[:, [0, 1, 4, 5, 6, 7]], values)
+    assert np.isnan(drawn[:, 2:4]).all()
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["my", "dog"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["token", "position"]
+    assert ax.get_xticks().tolist() == [0.5, 5.5]
+    with pytest.raises(ValueError, match="rows must name all 2 positions, got 1 names"):
+        Barcode(values, rows=["my"])
+    with pytest.raises(ValueError, match=r"parts must add up to the 6 dimensions, got \{'a': 5\}"):
+        Barcode(values, parts={"a": 5})
+
+
+def test_images_stand_in_a_row(tmp_path):
+    wide, high = np.zeros((4, 8, 3), np.uint8), np.full((6, 3, 3), 200, np.uint8)
+    row = Images({"wide": wide, "high": high}, "Two")
+    ax = row.plot(Figure().add_subplot())
+    first, second = (image.get_extent() for image in ax.get_images())
+    assert (first[1] - first[0], second[1] - second[0]) == (2, pytest.approx(0.5))
+    assert first[1] < second[0]
+    assert [text.get_text() for text in ax.texts] == ["wide", "high"]
+    assert ax.get_title() == "Two"
+    row.save(tmp_path / "row.png")
+    with Image.open(tmp_path / "row.png") as image:
+        assert image.height < 0.8 * image.width, "no room above and below"
+    assert "data:image/png" in row.html()
+    with pytest.raises(ValueError, match="no images to draw"):
+        Images({})
+    with pytest.raises(ValueError, match="image must be bytes"):
+        Images({"a": np.zeros((4, 4))})
 
 
 def test_similarity_is_the_dot_product_by_distance():

@@ -27,6 +27,7 @@ SHOWN = (
     "Examples",
     "Gates",
     "Heads",
+    "Images",
     "Looks",
     "Map",
     "Overlay",

@@ -161,6 +161,7 @@ def test_what_load_is_said_to_return_is_what_it_returns() -> None:
 
 GLYPHS = glyphs("test", 2, examples=2).pixels
 ASKED = {
+    "associative-recall": lambda run: run.recall(length=3).line(),
     "bandits": lambda run: run.play(3, greedy=True).line(),
     "copy-lstm": lambda run: run.recall("01010101 11001100").line(),
     "dates-luong": lambda run: run.translate("3 May 1979").line(),
