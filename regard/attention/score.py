@@ -68,6 +68,10 @@ class Score(nn.Module):
         """A prepared query or key as the formula has it."""
         return prepared
 
+    def numbers(self) -> dict[str, list[float]]:
+        """What the formula needs beside query and key."""
+        return {}
+
     def compare(self, query: Tensor, keys: Tensor) -> Tensor:
         """(B, .., Q, D) against (B, .., K, D) -> (B, .., Q, K)"""
         scores, scale = inner_products(query, keys), self.scale(query.shape[-1])
@@ -169,6 +173,9 @@ class Additive(Score):
 
     def plain(self, prepared: Tensor) -> Tensor:
         return prepared.log() / 2  # W q and U k
+
+    def numbers(self) -> dict[str, list[float]]:
+        return {"v": self.v.tolist()}
 
     def compare(self, query: Tensor, keys: Tensor) -> Tensor:
         return sum_of_tanh(query, keys, self.v)

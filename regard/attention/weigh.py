@@ -63,7 +63,13 @@ class Weighed:
 class Weigh(nn.Module):
     """Soft: softmax over the allowed places."""
 
+    name = "soft"
     fused = True  # the fused kernel computes the same
+    beside: tuple[str, ...] = ()  # the kinds, as a trace records them, of what weights are made from beside scores
+
+    def numbers(self) -> dict[str, float]:
+        """The settings of the formula."""
+        return {}
 
     def places(self, question: Question, memory: Memory) -> Places | None:
         """Which places to score; None: all."""
@@ -84,6 +90,7 @@ class Hard(Weigh):
     With straight_through every look is sampled, and the backward pass uses the gradient of the soft weights
     (Bengio 2013)."""
 
+    name = "hard"
     fused = False
 
     def __init__(self, *, soft_share: float = 0.5, straight_through: bool = False):
@@ -129,7 +136,12 @@ class LocalMonotonic(Weigh):
     The window is round(p_t) - w .. round(p_t) + w, so that every look has 2 w + 1 places. Where p_t is no whole
     number (local-p), the paper's [p_t - w, p_t + w] holds one place less."""
 
+    name = "local-m"
     fused = False
+    beside = ("centre",)
+
+    def numbers(self) -> dict[str, float]:
+        return {"window": self.window}
 
     def __init__(self, *, window: int):
         super().__init__()
@@ -158,6 +170,8 @@ class LocalPredictive(LocalMonotonic):
 
     W and v are stored sqrt(D) times larger than they are used. Adam moves all weights by similar amounts; without
     this scaling, sums over D features saturate the sigmoid, and its gradient vanishes before the scores learn."""
+
+    name = "local-p"
 
     def __init__(self, query_dim: int, *, window: int):
         super().__init__(window=window)

@@ -96,13 +96,13 @@ def test_what_is_stopped_can_be_asked_again(visit: Visit) -> None:
 def test_an_error_is_told_beside_the_input_and_nothing_is_lost(visit: Visit) -> None:
     page = visit(model="dates")
     page.click("text=Options")
-    page.get_by_label("temperature").fill("0.5")
+    page.get_by_role("spinbutton", name="temperature").fill("0.5")
     page.get_by_label("beam", exact=True).fill("4")
     page.fill("textarea >> nth=0", "5 May 1955")
     page.click("button.main")
     expect(page.locator(".ask .error")).to_contain_text("temperature samples")
     expect(page.locator("textarea").first).to_have_value("5 May 1955")
-    page.get_by_label("temperature").fill("")
+    page.get_by_role("spinbutton", name="temperature").fill("")
     page.click("button.main")
     expect(answer(page)).to_contain_text("1955-05-05")
     expect(page.locator(".ask .error")).to_be_empty()
@@ -252,6 +252,82 @@ def square(shade: int) -> bytes:
     file = io.BytesIO()
     Image.new("L", (28, 28), shade).save(file, "png")
     return file.getvalue()
+
+
+# ---- opening a weight
+
+
+def opened(page: Any) -> Any:
+    return page.locator(".cell")
+
+
+def test_a_weight_opens_into_query_key_scores_values_and_read(visit: Visit) -> None:
+    page = visit(".cell table", model="dates", fresh=True)  # in a wide window the first one opens by itself
+    page.locator(".panel .scroll").first.focus()
+    for key in ("ArrowDown", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    expect(opened(page)).to_contain_text("How 1 came to look at 3", use_inner_text=True)
+    expect(opened(page).locator(".formula")).to_have_text("score = v · tanh(W q + U k)")
+    expect(opened(page).locator(".strip-of")).to_have_count(7)
+    shares = opened(page).locator("tbody td:nth-child(3)")
+    assert sum(map(float, shares.all_inner_texts())) == pytest.approx(1, abs=0.06)
+    expect_state(page, view={"row": 0, "cell": [0, 0]})
+    page.get_by_role("button", name="Close the opened weight").click()
+    expect(opened(page)).to_be_hidden()
+
+
+def test_settings_of_an_opened_weight_act_at_once(visit: Visit) -> None:
+    page = visit(".cell table", model="dates", fresh=True)
+    cells = page.locator(".panel .cells")
+    side = cells.bounding_box()["width"] / 11
+    cells.click(position={"x": 4.5 * side, "y": 5.5 * side})
+    expect(opened(page)).to_contain_text("came to look at y")
+    result = opened(page).locator(".result")
+    weight = float(result.locator("b").inner_text())
+    assert 0.5 < weight < 0.95
+    page.get_by_label("temperature", exact=False).last.fill("0.1")
+    assert float(result.locator("b").inner_text()) > weight
+    page.get_by_label("scale of the score").fill("0")
+    expect(result).to_contain_text("0.09 instead of")  # eleven places, all alike
+    page.get_by_role("button", name="As the model has it").click()
+    page.get_by_label("mask y").check()
+    expect(result).to_contain_text("0.00 instead of")
+    page.get_by_label("mask y").uncheck()
+    page.get_by_label("place of the word").fill("0")
+    assert float(result.locator("b").inner_text()) == weight, "keys that have no place take their weight along"
+
+
+@pytest.mark.parametrize(
+    ("model", "steps", "setting"),
+    [
+        ("dates-luong", ["in window", "× bell"], "centre of the window"),
+        ("copy", ["content", "gate", "shift", "sharpen"], "gate g"),
+        ("scenes", ["softmax"], "temperature"),
+        ("reviews", ["softmax"], "temperature"),
+        ("omniglot", ["softmax"], "temperature"),
+        ("shakespeare", ["softmax"], "temperature"),
+    ],
+)
+def test_the_page_computes_the_weights_that_the_model_had(
+    visit: Visit, violations: Callable[..., list[str]], model: str, steps: list[str], setting: str
+) -> None:
+    """What the page works out from the scores is the weight of the model, for every way to weigh."""
+    page = visit(".seen > .regard *", model=model, fresh=True)
+    if model == "copy":
+        page.locator(".track canvas").last.click(position={"x": 60, "y": 150})
+    page.wait_for_selector(".cell table")
+    expect(opened(page).locator("thead th")).to_have_text(["word", "score", *steps, "mask"])
+    expect(opened(page).locator(".result")).to_contain_text("of what is read comes from here")
+    opened(page).get_by_label(setting).first.fill("0.7")
+    expect(opened(page).locator(".result b")).to_have_text(re.compile(r"[01]\.\d\d"))
+    assert violations(page, ".cell") == []
+
+
+def test_a_gate_opens_into_its_sigmoid(visit: Visit) -> None:
+    page = visit(".regard-heads canvas", model="dates-seq2seq", fresh=True)
+    page.locator(".chosen .cells").click(position={"x": 5, "y": 60})
+    expect(opened(page)).to_contain_text("of each number goes through")
+    expect(opened(page)).to_contain_text("Here x =")
 
 
 # ---- seeing
@@ -588,7 +664,7 @@ def test_answer_and_picture_are_seen_without_scrolling(
     for model, view in VIEWS.items():
         page = visit(f".regard-{view} *", model=model, fresh=True)
         told = page.locator(".panel .answer > *").first.bounding_box()
-        seen = page.locator(f".panel > .regard-{view}").locator(FIRST).first.bounding_box()
+        seen = page.locator(f".seen > .regard-{view}").locator(FIRST).first.bounding_box()
         assert told["y"] + 20 < height / 2, model
         assert seen["y"] < 0.8 * height, model
 

@@ -72,7 +72,7 @@ def test_a_server_that_is_gone_is_said_at_once_and_at_last(cable: Any, page: Any
 def test_a_refused_question_has_no_answer(visit: Visit) -> None:
     page = visit(model="dates", text="3 May 1979")
     page.click("text=Options")
-    page.get_by_label("temperature").fill("0.5")
+    page.get_by_role("spinbutton", name="temperature").fill("0.5")
     page.get_by_label("beam", exact=True).fill("4")
     page.click("button.main")
     expect(page.locator(".ask .error")).to_contain_text("temperature samples")

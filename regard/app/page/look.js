@@ -7,7 +7,7 @@ const TOO_MUCH = 413, views = new Map();
 export const EVERY = "*";  // all heads of all sites
 
 /** The view of a kind of picture, with its style: loaded once. */
-function viewOf(kind) {
+export function viewOf(kind) {
   if (!views.has(kind)) {
     const styled = new Promise(done => document.head.append(
       make("link", {rel: "stylesheet", href: `/views/${kind}.css`, onload: done, onerror: done})));

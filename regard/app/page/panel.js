@@ -5,6 +5,7 @@ import {systemOf} from "./choose.js";
 import {button, make, newId, select} from "./dom.js";
 import {keepMenu} from "./keep.js";
 import {EVERY, clear, draw, fetchLook, lookAddress, picture} from "./look.js";
+import {Opened, fetchCell} from "./opened.js";
 import {Stepping} from "./stepping.js";
 
 const LOST = 404, USUAL = "usual picture";
@@ -22,12 +23,14 @@ export class Panel {
     this.out = make("div", {class: "answer", "aria-live": "polite", "aria-label": "Answer", role: "region", tabindex: "-1"});
     this.tools = make("div", {class: "controls panel-tools"});
     this.look = make("div", {class: "regard"});
+    this.opened = new Opened(place => this.again(id => fetchCell(this.model.name, id, place)));
     this.steps = make("div", {class: "stepping", hidden: true});
     this.stepping = new Stepping(this.steps, () => this.stepQuestion(), tokens => {
       this.state.steps = tokens;
       this.changed(false);
     });
-    this.element = make("section", {class: "panel"}, this.head, this.tools, this.out, this.look, this.steps);
+    this.element = make("section", {class: "panel"}, this.head, this.tools, this.out,
+      make("div", {class: "seen"}, this.look, this.opened.element), this.steps);
   }
 
   /** Another model or task; what is kept of a view is that of the state. */
@@ -39,7 +42,7 @@ export class Panel {
     this.element.setAttribute("aria-label", `${model.name}: ${task.task}`);
     this.head.replaceChildren(this.title(), make("p", {class: "quiet"}, this.describe()));
     this.out.replaceChildren();
-    clear(this.look);
+    this.clearLook();
     this.look.removeAttribute("aria-busy");
     this.showTools();
   }
@@ -118,7 +121,7 @@ export class Panel {
   close() {
     this.stop();
     this.looking = null;
-    clear(this.look);
+    this.clearLook();
     clear(this.stepping.look);
     this.element.remove();
   }
@@ -143,7 +146,7 @@ export class Panel {
     this.stop();
     this.settle(null);
     this.out.replaceChildren(...told);
-    clear(this.look);
+    this.clearLook();
   }
 
   /** The answer that is seen, whose files can be kept; null: there is none. */
@@ -198,7 +201,7 @@ export class Panel {
           } else if (name === "piece") {
             if (!shown) {
               this.isNew = true;
-              clear(this.look);
+              this.clearLook();
               this.out.replaceChildren(shown = textOf(this.task.continues ? asked : "", ""));
             }
             shown.lastChild.textContent = text += data.text;
@@ -224,9 +227,14 @@ export class Panel {
 
   // -- what is seen
 
+  clearLook(...children) {
+    this.opened.close();
+    clear(this.look, ...children);
+  }
+
   async showMode(anew = false) {
     const stepping = Boolean(this.state.steps);
-    this.look.hidden = stepping;
+    this.look.parentElement.hidden = stepping;
     this.steps.hidden = !stepping;
     if (!this.answer) return;
     try {
@@ -246,7 +254,9 @@ export class Panel {
       const found = await picture(this.model, site, part);
       if (this.looking !== own) return;
       this.data = found.data;
+      this.opened.close();
       await draw(this.look, found.data, {
+        open: place => this.opened.open({site: found.site === EVERY ? "" : found.site, ...place}),
         part: wanted => part({site: found.site, ...wanted}),
         state: this.state.view,
         image: this.question().url,
@@ -260,7 +270,7 @@ export class Panel {
       if (this.looking !== own) return;
       if (!(error instanceof Failure)) throw error;
       this.data = null;
-      clear(this.look, make("p", {class: "aside"}, error.message));
+      this.clearLook(make("p", {class: "aside"}, error.message));
     } finally {
       if (this.looking === own) this.look.removeAttribute("aria-busy");
     }

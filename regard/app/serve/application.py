@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from regard.app.serve.answering import Events, Json, answers, error_answer, unless_gone
 from regard.app.serve.asking import read_body, read_ticket
+from regard.app.serve.cells import read_cell
 from regard.app.serve.counters import Counters
 from regard.app.serve.forms import drawn
 from regard.app.serve.guard import LOCAL, Guard
@@ -30,6 +31,7 @@ from regard.app.serve.signing_in import SignIn
 from regard.app.serve.static import Files
 from regard.app.serve.steps import KEPT, STEP, read_kept, read_step
 from regard.app.serve.worker import Ticket
+from regard.tasks.core.results import Answer
 
 
 @dataclass(frozen=True)
@@ -124,15 +126,27 @@ class Api:
     async def attention(self, request: Request) -> Response:
         """Where a model looked for an answer: one site, and of it one head or some rows."""
         served = await self.shelf.find(request.path_params["model"])
-        name = request.path_params["answer"]
-        answer = None if served.worker is None else served.worker.answers.get(name)
-        if answer is None:
-            raise Refused(404, "this answer is no longer kept; ask again for a new one")
+        answer = self.kept(served, request.path_params["answer"])
         wanted = read_look(served, request.query_params)
         picture = await unless_gone(request, self.shelf.call(served, wanted.of(answer, self.limits)))
         about = {"model": served.name, "site": request.query_params.get("site", "")}
         said = {"input": answer.to_dict().get("input", ""), "answer": answer.line()} if wanted.form else {}
         return await asyncio.to_thread(drawn, picture, wanted, about, said)
+
+    async def cell(self, request: Request) -> Response:
+        """One weight of a picture opened: query, keys, scores, weights and values."""
+        served = await self.shelf.find(request.path_params["model"])
+        answer = self.kept(served, request.path_params["answer"])
+        wanted = read_cell(served, request.query_params)
+        work = self.shelf.call(served, wanted.opened(served, answer, self.limits))
+        return Json(await unless_gone(request, work))
+
+    @staticmethod
+    def kept(served: Served, name: str) -> Answer:
+        answer = None if served.worker is None else served.worker.answers.get(name)
+        if answer is None:
+            raise Refused(404, "this answer is no longer kept; ask again for a new one")
+        return answer
 
     def routes(self) -> list[Route]:
         models, model = "/api/models", "/api/models/{model}"
@@ -150,6 +164,7 @@ class Api:
             Route(model + "/{task}", answers(self.ask), methods=["POST"]),
             Route(model + "/{task}/step", answers(self.step), methods=["POST"]),
             Route(model + "/answers/{answer}/attention", answers(self.attention), methods=["GET"]),
+            Route(model + "/answers/{answer}/cell", answers(self.cell), methods=["GET"]),
             Route("/api/gallery", answers(self.learn.examples), methods=["GET"]),
             Route("/api/gallery/{name}", answers(self.learn.example), methods=["GET"]),
             Route("/api/gallery/{name}/{step}", answers(self.learn.step), methods=["POST"]),

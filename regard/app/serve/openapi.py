@@ -60,6 +60,7 @@ def description(models: Mapping[str, Served], limits: Limits) -> Table:
             "parameters": [path("model", models)],
         },
         "/api/models/{model}/answers/{answer}/attention": attention_path(models),
+        "/api/models/{model}/answers/{answer}/cell": cell_path(models),
         "/api/gallery": {"get": operation("The examples of the gallery.", {"type": "object"})},
         "/api/gallery/{name}": gallery_path(),
         "/api/gallery/{name}/{step}": gallery_step_path(),
@@ -208,6 +209,19 @@ def attention_path(models: Mapping[str, Served]) -> Table:
     words = "Where a model looked for an answer: one site, and of it one head or some rows."
     get = operation(words, {"type": "object", "required": ["kind"]}, parameters=query)
     get["responses"]["200"]["content"] |= {kind: {} for kind in ("text/csv", "image/png", "image/svg+xml")}
+    return {"get": get, "parameters": [path("model", models), path("answer")]}
+
+
+def cell_path(models: Mapping[str, Served]) -> Table:
+    number = {"type": "integer", "minimum": 0, "maximum": 99999999}
+    schemas: Table = {"table": {"type": "string"}, "column": number, "row": number, "head": number, "of": number}
+    schemas |= {"site": {"type": "string"}, "turned": {"type": "boolean"}, "pieces": {"type": "boolean"}}
+    query = [
+        {"name": name, "in": "query", "schema": schema, "required": name in ("table", "column")}
+        for name, schema in schemas.items()
+    ]
+    words = "One weight of a picture opened: query, keys, scores, weights and values of its look."
+    get = operation(words, {"type": "object", "required": ["site", "head", "weights"]}, parameters=query)
     return {"get": get, "parameters": [path("model", models), path("answer")]}
 
 

@@ -52,7 +52,9 @@ class Address(Weigh):
     The last is softmax(gamma log w~), since powers of small numbers underflow. A move, or the step before, may lead
     to masked places, so the mask is applied to it too."""
 
+    name = "address"
     fused = False
+    beside = ("gate", "previous", "shift", "gamma", "beta")
 
     def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None, question: Question) -> Weighed:
         if not isinstance(question, HeadQuestion):

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import Attend, Cosine, record
-from regard.attention.record import watching
+from regard.attention.record import Trace, watching
 from regard.models.ntm.address import Address, HeadQuestion
 from regard.models.ntm.step import AddressInputs, turn
 
@@ -56,7 +56,28 @@ class Heads(Attend):
             if seen.take(self, 1):
                 seen.keep(self, "weights", (weights if seen.heads is None else weights[:, seen.heads])[:, :, None])
                 seen.keep(self, "mask", torch.ones_like(weights[:, :1], dtype=torch.bool))
+                if seen.beside:
+                    self._keep_question(seen, question, matrix)
         return reads, MemoryState(after, weights)
+
+    def _keep_question(self, seen: Trace, question: HeadQuestion, matrix: Tensor) -> None:
+        """What one step's weights are computed from; the keys are the memory before the step."""
+        keys = self.score.keys(matrix)
+        queries = self.score.keys(question.query) * question.beta[..., None]
+        told = {
+            "gate": question.gate[..., None],
+            "gamma": question.gamma[..., None],
+            "beta": question.beta[..., None],
+        }
+        for kind, x in {**told, "previous": question.previous, "shift": question.shift}.items():
+            seen.keep(self, kind, seen.of_heads(x[:, :, None]))
+        sides = {
+            "queries": lambda: seen.of_heads(queries[:, :, None]),
+            "scores": lambda: seen.of_heads((queries @ keys.mT)[:, :, None]),
+            "keys": lambda: keys,
+            "values": lambda: matrix,
+        }
+        seen.keep_beside(self, sides)
 
 
 class TuringMemory(nn.Module):

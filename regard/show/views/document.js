@@ -28,7 +28,7 @@ export function show(element, data, host = {}) {
   return withPieces(element, data, host, showDocument);
 }
 
-function showDocument(root, data, {state, keep, tools}) {
+function showDocument(root, data, {state, keep, tools, open}) {
   const weights = data.weights.map(one => readTable(one).values),
     sentences = data.sentence_weights && readTable(data.sentence_weights).values;
   const received = weights.map((own, at) => own.map(weight => weight * (sentences ? Math.sqrt(sentences[at]) : 1)));
@@ -114,6 +114,13 @@ function showDocument(root, data, {state, keep, tools}) {
     ),
   );
   items.forEach((item, at) =>
+    item.addEventListener("click", event => {
+      const to = texts[at].spans.indexOf(event.target);
+      if (to >= 0) open?.({table: `weights/${at}`, column: to});
+      else if (sentences) open?.({table: "sentence_weights", column: at});
+    }),
+  );
+  items.forEach((item, at) =>
     item.addEventListener("pointerover", event => {
       const to = texts[at].spans.indexOf(event.target);
       lookAt(at);
@@ -138,5 +145,8 @@ function showDocument(root, data, {state, keep, tools}) {
   for (const item of items) item.addEventListener("blur", () => lookAt(null));
   repaint();
   if (Number.isInteger(state.row) && items[state.row]) lookAt(state.row);
+  const strong = sentences ? sentences.indexOf(largest(sentences)) : 0;
+  if (weights[strong]?.length)
+    open?.({table: `weights/${strong}`, column: weights[strong].indexOf(largest(weights[strong])), first: true});
   return {close: onTheme(repaint)};
 }

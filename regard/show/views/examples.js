@@ -105,13 +105,21 @@ export function show(element, data, host = {}) {
     );
   }
 
+  /** How the weight of an example came about. */
+  const open = (column, first) => host.open?.({table: `looks/${names[look]}`, column, first});
+
   cards.forEach((card, at) => {
     card.addEventListener("pointerenter", () => lookAt(at));
     card.addEventListener("pointerleave", () => lookAt(null));
     card.addEventListener("blur", () => lookAt(null));
+    card.addEventListener("click", () => open(at));
+    card.addEventListener("keydown", event => {
+      if (event.key === "Enter") open(at);
+    });
   });
   rove(cards, (at, down, across) => clamp(at + (down || across), cards.length), lookAt);
   draw();
+  open(looks[look].indexOf(Math.max(...looks[look])), true);
   return {close() {}};
 }
 

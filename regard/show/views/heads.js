@@ -49,7 +49,7 @@ function readSites({panels, rows, columns, mask}) {
   });
 }
 
-function showHeads(root, data, host, {state, keep, tools}) {
+function showHeads(root, data, host, {state, keep, tools, open}) {
   const sites = readSites(data),
     most = data.most ?? Math.max(...sites.map(({values}) => largest(values)));
   const tables = sites.map(one => ({one, tables: tablesOf(one)}));
@@ -121,6 +121,7 @@ function showHeads(root, data, host, {state, keep, tools}) {
     }
     drawn?.close();
     const look = {
+      table: {table: `panels/${one.site}`, site: one.site, head},
       rows: whole.rows,
       columns: whole.columns,
       weights: whole.values,
@@ -129,7 +130,7 @@ function showHeads(root, data, host, {state, keep, tools}) {
       scale: topFor(whole.values),
       of: data.of,
     };
-    drawn = showMatrix(stage, look, {state, keep});
+    drawn = showMatrix(stage, look, {state, keep, open});
   }
 
   const stop = rove(buttons, (at, down, across) => nextPanel(panels, at, down, across), choose);

@@ -93,7 +93,7 @@ function paintLook(canvas, {picture, width, height}, look, top, veil, strength, 
 
 /** `groups` is [{title, looks}], a look is {name, shares, rows, columns, place, most, alone, gate}; `top` is the share
     of the brightest colour, null: of each look its own; `topText` says so. `telling`: the most telling look is shown first. */
-export function showImages(root, {url, groups, top, topText, hint, telling = false}, {state, keep, tools = []}) {
+export function showImages(root, {url, groups, top, topText, hint, telling = false}, {state, keep, tools = [], open = null}) {
   const looks = groups.flatMap(group => group.looks),
     told = toldLine(hint);
   const stage = make("canvas", {"aria-hidden": "true"}),
@@ -214,6 +214,20 @@ export function showImages(root, {url, groups, top, topText, hint, telling = fal
     });
   }
 
+  /** How the weight of a place came about. `first`: nobody asked for it yet. */
+  function openAt(cell, first = false) {
+    if (!first) keep({cell: [at, cell]});
+    open?.({...looks[at].table, column: cell, first});
+  }
+
+  frame.addEventListener("click", () => {
+    const {rows, columns} = looks[at];
+    if (place) openAt(Math.floor(place[1] * rows) * columns + Math.floor(place[0] * columns));
+  });
+  frame.addEventListener("keydown", event => {
+    if (event.key === "Enter" && place) frame.click();
+  });
+
   function lookAway() {
     if (!place) return;
     place = null;
@@ -267,6 +281,8 @@ export function showImages(root, {url, groups, top, topText, hint, telling = fal
   if (at >= 0) {
     stop(at);
     choose(at);
+    const [asked, cell] = Array.isArray(state.cell) ? state.cell : [];
+    if (telling || looks[asked]) openAt(asked === at && looks[at].shares[cell] !== undefined ? cell : looks[at].place, true);
   }
   const unwatch = onTheme(paint);
   return {

@@ -5,7 +5,7 @@ import {sharesOf, showImages} from "./image.js";
 
 export function show(element, data, host = {}) {
   return withPieces(element, data, host, (root, shown, context) => {
-    const groups = shown.lines.map(lookLine),
+    const groups = shown.lines.map((line, number) => lookLine(line, `lines/${number}/weights`)),
       most = Math.max(0, ...groups.flatMap(group => group.looks.map(look => look.most)));
     const own = shown.scale === undefined || shown.scale === "each",
       top = own ? null : topOf(most, shown.scale);
@@ -25,7 +25,7 @@ export function show(element, data, host = {}) {
   });
 }
 
-function lookLine({words, weights, gates, name}) {
+function lookLine({words, weights, gates, name}, table) {
   const {
     shape: [, rows, columns],
     values,
@@ -35,6 +35,7 @@ function lookLine({words, weights, gates, name}) {
   const looks = words.map((word, at) => ({
     ...sharesOf(values.subarray(at * size, (at + 1) * size), rows, columns),
     name: word,
+    table: {table, row: at},
     gate: open?.[at],
   }));
   const text = words.join(" ") || "(no words)";

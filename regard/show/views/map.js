@@ -10,6 +10,7 @@ export function show(element, data, host = {}) {
 function mapLook({weights, rows, columns, mask, scale, centres, window, row_label, column_label}) {
   const {values} = readTable(weights);
   return {
+    table: {table: "weights"},
     rows,
     columns,
     weights: values,

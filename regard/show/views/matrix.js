@@ -19,6 +19,7 @@ import {drawText, meanOf} from "./text.js";
 
 const WAYS = {map: drawCells, links: drawLinks, text: drawText};
 const NAMES = {map: "Map", links: "Links", text: "Text"};
+const PLAIN = 0.95; // a weight that leaves nothing to see in its row
 const LONG = 60; // columns: more are first shown as text
 const LINKED = 200; // tokens: more get no links
 
@@ -31,12 +32,13 @@ function waysOf({rows, columns, of}) {
 
 /** `look` is {rows, columns, weights, hidden, top, scale, of, centres, span, rowName, columnName}: names, and tables
     row by row. `state` has `way` and `row`; `keep` is told when they change; `tools` stand beside our own. */
-export function showMatrix(element, look, {state, keep, tools = [], ways = waysOf(look)}) {
+export function showMatrix(element, look, {state, keep, tools = [], ways = waysOf(look), open = null}) {
   const {rows, columns, weights, hidden} = look,
-    told = toldLine(hintOf(look));
+    told = toldLine(hintOf(look, open));
   const stage = make("div", {class: "stage"}),
     key = make("div", {});
   let drawn,
+    roomDrawn = 0,
     way = ways.includes(state.way) ? state.way : ways[0];
   let row = null,
     column = null,
@@ -71,6 +73,20 @@ export function showMatrix(element, look, {state, keep, tools = [], ways = waysO
     kept = nextRow !== null && !(kept && nextRow === row);
     keep({row: kept ? nextRow : null});
     lookAt(nextRow, nextColumn);
+    if (nextRow !== null && nextColumn !== null) openAt(nextRow, nextColumn);
+  }
+
+  /** How this weight came about. `first`: nobody asked for it yet. */
+  function openAt(row, column, first = false) {
+    if (!open || hidden?.[row * columns.length + column]) return;
+    if (!first) keep({cell: [row, column]});
+    open({
+      ...look.table,
+      row,
+      column,
+      first,
+      ...(look.of === "gate" ? {gate: weights[row * columns.length + column], names: [rows[row], columns[column]]} : {}),
+    });
   }
 
   const control = {
@@ -108,6 +124,7 @@ export function showMatrix(element, look, {state, keep, tools = [], ways = waysO
   }
 
   function draw() {
+    roomDrawn = stage.clientWidth;
     drawKey(look.top, largest(weights));
     drawn = WAYS[way](stage, look, control);
     const [nextRow, nextColumn] = [row, column];
@@ -116,19 +133,41 @@ export function showMatrix(element, look, {state, keep, tools = [], ways = waysO
   }
 
   element.replaceChildren(make("div", {class: "tools"}, ...choices, ...tools), told.line, stage, key);
+  stage.addEventListener("keydown", event => {
+    if (event.key === "Enter" && row !== null && column !== null) openAt(row, column);
+  });
   if (kept) row = state.row;
   draw();
+  openFirst();
+  const sized = new ResizeObserver(() => {
+    if (stage.clientWidth && stage.clientWidth !== roomDrawn) draw();
+  });
+  sized.observe(element);
+
+  /** The weight that an address names, else the largest one. */
+  function openFirst() {
+    const [asked, at] = Array.isArray(state.cell) ? state.cell : [];
+    if (rows[asked] !== undefined && columns[at] !== undefined) return openAt(asked, at, true);
+    const most = strongest(weights.map(weight => (weight < PLAIN ? weight : 0)), 1)[0] ?? strongest(weights, 1)[0];
+    if (most !== undefined && look.of !== "gate") openAt(Math.floor(most / columns.length), most % columns.length, true);
+  }
+
   const stop = onTheme(() => {
     drawn.repaint();
     drawn.point(row, column);
   });
-  return {close: stop};
+  return {
+    close() {
+      stop();
+      sized.disconnect();
+    },
+  };
 }
 
-function hintOf({rows, of}) {
+function hintOf({rows, of}, open) {
   if (of === "gate") return "Point at a cell, or press ↓ in the map, to see how far a gate is open.";
   return rows.length > 1
-    ? "Point at a word, or use the arrow keys, to see where it looks. A click keeps it."
+    ? `Point at a word, or use the arrow keys, to see where it looks. A click ${open ? "opens the weight" : "keeps it"}.`
     : "Point at a word, or use the arrow keys, to see its weight.";
 }
 

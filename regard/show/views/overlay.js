@@ -17,7 +17,12 @@ export function show(element, data, host = {}) {
     if (!groups.has(title)) groups.set(title, {title, looks: []});
     groups
       .get(title)
-      .looks.push({...sharesOf(values, rows, columns), title: name, name: cut < 0 ? name : name.slice(cut + 2)});
+      .looks.push({
+        ...sharesOf(values, rows, columns),
+        table: {table: `panels/${name}`},
+        title: name,
+        name: cut < 0 ? name : name.slice(cut + 2),
+      });
   }
   const looks = [...groups.values()].flatMap(group => group.looks),
     most = Math.max(...looks.map(look => look.most));
@@ -34,6 +39,6 @@ export function show(element, data, host = {}) {
       topText: own ? "largest share of each map" : percentOf(top),
       hint: "Point at a map, or at a patch of the image.",
     },
-    {state, keep: changes => host.changed?.({...Object.assign(state, changes)})},
+    {state, open: host.open, keep: changes => host.changed?.({...Object.assign(state, changes)})},
   );
 }

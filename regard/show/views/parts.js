@@ -336,7 +336,8 @@ export function onTheme(redraw) {
 }
 
 /** Draws in words, and in pieces of words where they are asked for: `draw(root, data, context)` returns {close()};
-    context is {state, keep, tools}: what is chosen, whom to tell of changes, and the controls to show. */
+    context is {state, keep, tools, open}: what is chosen, whom to tell of changes, the controls to show, and what opens a
+    weight, if it can be opened. */
 export function withPieces(element, data, host, draw) {
   let shown = null,
     awaited = null;
@@ -347,12 +348,14 @@ export function withPieces(element, data, host, draw) {
     host.changed?.({...state});
   };
 
+  const open = host.open && (place => host.open({pieces: Boolean(state.pieces), ...place}));
+
   async function drawNext(pieces) {
     const own = (awaited = {}); // what is asked for later takes its place
     const next = !pieces ? data : data.pieces === true ? await host.part({pieces: true}) : data.pieces;
     if (awaited !== own) return;
     shown?.close();
-    shown = draw(root, next, {state, keep, tools});
+    shown = draw(root, next, {state, keep, tools, open});
   }
 
   const tools =

@@ -7,6 +7,7 @@ export function show(element, data, host = {}) {
   return withPieces(element, data, host, (root, {weights, words, queries, mask, scale, query}, context) => {
     const {values} = readTable(weights);
     const look = {
+      table: {table: "weights"},
       rows: queries,
       columns: words,
       weights: values,

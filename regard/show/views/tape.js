@@ -199,12 +199,22 @@ export function show(element, data, host = {}) {
   track.addEventListener("pointerleave", () => {
     if (!kept && !timer) lookAt(null);
   });
+  /** How the weight of a head at one of its places came about. */
+  function openAt(panel, column) {
+    const place = panel.places ? places[column] : column;
+    if (isOfPlaces(memory)(all[panels.indexOf(panel)]))
+      host.open?.({table: `panels/${panel.name}`, row: step, column: place, turned: true});
+  }
   const keep = next => {
     kept = next !== null;
     host.changed?.(Object.assign(state, {row: next}));
     lookAt(next);
   };
-  track.addEventListener("click", () => keep(kept ? null : step));
+  track.addEventListener("click", event => {
+    keep(kept ? null : step);
+    const at = canvases.indexOf(event.target);
+    if (at >= 0 && step !== null) openAt(panels[at], Math.floor(event.offsetX / wide));
+  });
   steer(
     scroll,
     (down, across) => keep(step === null ? 0 : clamp(step + (down || across), steps)),

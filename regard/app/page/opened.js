@@ -1,0 +1,53 @@
+// A weight that was opened, beside the picture: how it came about.
+import {Failure, get, modelPath} from "./api.js";
+import {make} from "./dom.js";
+import {viewOf} from "./look.js";
+
+const WIDE = 1200;  // pixels of a window in which the first weight opens by itself
+
+export class Opened {
+  /** `fetchCell(place)` asks for what a weight was made of. */
+  constructor(fetchCell) {
+    this.fetchCell = fetchCell;
+    this.element = make("aside", {class: "regard cell", "aria-label": "How this weight came about", hidden: true});
+    this.shown = this.opening = null;
+  }
+
+  /** `place`: the table, row and column of a weight, as a view names them; a gate comes with its number. `first`: it was
+      not asked for. */
+  async open(place) {
+    const {first = false, ...wanted} = place, own = this.opening = {};  // what is opened later takes its place
+    if (first && innerWidth < WIDE) return;
+    try {
+      const [view, data] = await Promise.all([viewOf("cell"), "gate" in wanted ? null : this.fetchCell(wanted)]);
+      if (this.opening !== own) return;
+      this.shown?.close();
+      this.element.hidden = false;
+      const close = () => this.close();
+      if (data) this.shown = view.showCell(this.element, data, {close, choose: of => this.open({...wanted, of})});
+      else this.shown = view.showGate(this.element, {gate: wanted.gate, row: wanted.names[0], column: wanted.names[1]}, {close});
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      if (this.opening !== own) return;
+      this.close();
+      if (first) return;
+      this.element.hidden = false;
+      this.element.replaceChildren(make("p", {class: "aside", role: "status"}, error.message));
+    }
+    if (!first && this.opening === own) this.element.scrollIntoView({block: "nearest"});
+  }
+
+  close() {
+    this.shown?.close();
+    this.shown = this.opening = null;
+    this.element.hidden = true;
+    this.element.replaceChildren();
+  }
+}
+
+export function fetchCell(model, id, place) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(place))
+    if (value !== null && value !== undefined && value !== "" && value !== false) query.set(name, value);
+  return get(`${modelPath(model)}/answers/${encodeURIComponent(id)}/cell?${query}`);
+}
