@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from regard import attention, data, decode, layers, learn, metrics, models, show
+    from regard.tasks.ask.run import QuestionReader
     from regard.tasks.caption.run import Captioner
     from regard.tasks.core.run import Run
     from regard.tasks.embed.run import Embedder
@@ -59,6 +60,7 @@ CLASSES = {
     "Embedder": "regard.tasks.embed.run",
     "FewShot": "regard.tasks.fewshot.run",
     "LanguageModel": "regard.tasks.generate.run",
+    "QuestionReader": "regard.tasks.ask.run",
     "Reader": "regard.tasks.shared.reader",
     "Recaller": "regard.tasks.recall.run",
     "Recogniser": "regard.tasks.recognise.run",
@@ -81,6 +83,7 @@ __all__ = [
     "NoTokenizer",
     "OutOfMemory",
     "PeerLost",
+    "QuestionReader",
     "Reader",
     "Recaller",
     "RecipeError",
@@ -158,6 +161,10 @@ def load(run: str | Path, *, device: str = ..., task: Literal["generate"]) -> La
 @overload
 def load(run: str | Path, *, device: str = ..., task: Literal["fill"]) -> Reader: ...
 @overload
+def load(run: str | Path, *, device: str = ..., task: Literal["follows"]) -> Reader: ...
+@overload
+def load(run: str | Path, *, device: str = ..., task: Literal["ask"]) -> QuestionReader: ...
+@overload
 def load(run: str | Path, *, device: str = ..., task: Literal["embed"]) -> Embedder: ...
 @overload
 def load(run: str | Path, *, device: str = ..., task: Literal["classify"]) -> TextReader: ...
@@ -180,8 +187,8 @@ def load(run: str | Path, *, device: str = "auto", task: str | None = None) -> R
     run: the folder of a run or of a `transformers` model, the name of a shipped run, or org/name on the Hugging
         Face Hub, which is looked for in its cache and else downloaded.
     device: torch's name for one (cpu, cuda, cuda:1, mps); auto: a GPU if there is one.
-    task: translate, generate, fill, embed, classify, recognise, caption, fewshot, play or recall. RunError if the
-        run cannot be asked to do this; editors and type checkers then know what `load` returns."""
+    task: translate, generate, fill, follows, ask, embed, classify, recognise, caption, fewshot, play or recall.
+        RunError if the run cannot be asked to do this; editors and type checkers then know what `load` returns."""
     from regard.tasks.core.table import load, load_for, task_named
 
     return load(run, device) if task is None else load_for(run, task_named(task), device)

@@ -119,6 +119,8 @@ export class Ask {
   get missing() {
     const needs = this.task.options.filter(isAsked);
     if (this.input.isMissing()) return this.input.missing;
+    const text = this.task.options.find(one => one.asked && !isAsked(one) && !this.options.values[one.name]?.trim());
+    if (text) return `Give the ${text.name} first.`;
     return needs.every(one => one.name in this.options.values) ? "" : MISSING;
   }
 

@@ -3,8 +3,9 @@ import {field, make} from "./dom.js";
 import {episodeInput} from "./images.js";
 
 const UNLESS = "as the run says";
+const LONG = 6;  // lines of a text that is part of the question
 
-/** Whether an option is part of the question and not a detail: examples of classes. */
+/** Whether an option is examples of classes, which the question is nothing without. */
 export function isAsked({schema}) {
   return schema.type === "object";
 }
@@ -57,7 +58,8 @@ export function optionsForm({options, example_options: examples}, own, changed, 
     } else {
       const control = controlOf(option.schema);
       control.made.addEventListener("change", changed);
-      details.push(field(option.name.replaceAll("_", " "), control.made, option.help));
+      if (option.asked) control.made.rows = LONG;
+      (option.asked ? asked : details).push(field(option.name.replaceAll("_", " "), control.made, option.help));
       [read[option.name], write[option.name]] = [control.read, control.write];
     }
   }
