@@ -20,6 +20,8 @@ except ImportError:  # no Triton: plain operations on any device
     loss_cuda = None  # type: ignore[assignment]
 
 ROWS = 1024  # rows of logits held at once; even, so that the two passes of R-Drop stay together
+FEWEST_ROWS = 256  # of large vocabularies on a CPU, so that products stay large
+ROOM_ON_CPU = 1 << 22  # logits held at once on a CPU: memory that the next chunk gets again, not the system
 ROOM = 1 << 28  # logits held at once on a GPU, where many short chunks take longer than few
 ALIGNED = 64  # in half precision GPUs multiply matrices of other numbers of words several times more slowly
 NEVER = -1e4  # the logit of a word that does not exist: its exp is 0
@@ -215,7 +217,9 @@ class _TokenLoss(torch.autograd.Function):
 
 def rows_at_once(states: Tensor, words: int) -> int:
     """How many rows of logits are held at once."""
-    return max(ROWS, ROOM // words // ROWS * ROWS) if states.is_cuda else ROWS
+    if states.is_cuda:
+        return max(ROWS, ROOM // words // ROWS * ROWS)
+    return min(ROWS, max(FEWEST_ROWS, ROOM_ON_CPU // words // 2 * 2))
 
 
 def _has_kernel(states: Tensor) -> bool:
