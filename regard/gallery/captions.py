@@ -6,15 +6,22 @@ in a translator. A gate $\beta$ says how much of what was read counts for this w
 
 $$c_t = \beta_t \sum_i a_{ti} v_i, \quad \beta_t = \sigma(w \cdot s_t)$$
 
-The model shown here comes with the package; it was trained on generated scenes of coloured shapes.
+The model shown here comes with the package; it was trained on generated scenes of coloured shapes, and knows
+nothing else. One of photographs is trained by `regard train flickr8k-show-attend-tell`, on a GPU: on 1,000
+photographs that it has never seen, its captions reach a CIDEr of 39.3, with hard attention 36.2, and without
+attention 28.7. The licence of those photographs does not let us show them here; with a captioner and a photograph
+of your own this page does.
 
-Try: Move `number` to other scenes. Which words have the smallest gate?
+Try: Move `number` to other scenes. Which words have the smallest gate? With a photograph: `regard gallery captions
+--set CAPTIONER=RUN --set PHOTO=photo.jpg`.
 
 In the package: The systems `show_attend_tell` (soft and hard) and `show_and_tell` (no attention); `regard
-caption scenes drawing.png --show looks.html`; `results/captions.md`, also for photographs (Flickr8k), whose
-licence does not let us give them here."""
+caption scenes drawing.png --show looks.html`; `results/captions.md`, also for photographs (Flickr8k)."""
 
 from __future__ import annotations
+
+import numpy as np
+from PIL import Image
 
 import regard
 from regard.attention import Hard
@@ -22,21 +29,28 @@ from regard.data.made.scenes import scenes
 from regard.metrics.captions import cider
 from regard.show import Entry, Looks, Sheet
 
+CAPTIONER = "scenes"  # a run
+PHOTO = ""  # an image file; empty: a generated scene
 SLIDERS = {"number": (0, 29)}
 COLOURS = ["red", "blue", "green", "yellow", "white"]
+
+
+def image_of(number: int) -> np.ndarray:
+    """The photograph, if one is named, else a scene that the model has never seen."""
+    return np.asarray(Image.open(PHOTO).convert("RGB")) if PHOTO else scenes("test", 30).images.read(number)
 
 
 def word_by_word(number: int = 10) -> Looks:
     """A panel for each word: bright places are those it looked at; the number is the gate. Look at the nouns:
     the light lies on the shape they name. Words such as `a` look anywhere, and their gates are smaller."""
-    return regard.load("scenes").caption(scenes("test", 30).images.read(number)).attention
+    return regard.load(CAPTIONER).caption(image_of(number)).attention
 
 
 def soft_and_hard(number: int = 10) -> Looks:
     """The same model looking softly, and looking hard: one place for each word and nothing else. This one was
     trained softly; a model can also be trained to look hard, by rewarding good places (`weigh = "hard"`)."""
-    image = scenes("test", 30).images.read(number)
-    soft, hard = regard.load("scenes"), regard.load("scenes")
+    image = image_of(number)
+    soft, hard = regard.load(CAPTIONER), regard.load(CAPTIONER)
     for part in hard.model.modules():
         if hasattr(part, "weigh"):
             part.weigh = Hard().eval()

@@ -53,6 +53,15 @@ def scores(text: str = "YOUR CAT IS A LOVELY CAT") -> Table:
     return Table.of(look(x, x).scores[0], words, words, digits=2)
 
 
+def weights_in_numbers(text: str = "YOUR CAT IS A LOVELY CAT") -> Table:
+    """The numbers after the softmax, those of the picture. They are between 0 and 1, and every row sums to 1: a
+    word has one look to give away. The largest of a row is not always its own word's."""
+    words = text.split()
+    weights = look(embed(words), embed(words)).weights[0]
+    shown = torch.cat([weights, weights.sum(1, keepdim=True)], 1)
+    return Table.of(shown, words, [*words, "sum"], digits=2)
+
+
 def word_plus_position() -> Table:
     """To tell the two CATs apart, a vector of its position is added to each word: embedding + position =
     input. The embeddings of both are equal, the positions 1 and 5 are not, and so the inputs are not."""

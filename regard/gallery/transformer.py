@@ -19,9 +19,12 @@ from __future__ import annotations
 from functools import cache
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import torch
 
 import regard
+from regard.attention import look
+from regard.data.batches.batch import PairData
 from regard.show import Map, Table
 
 PAIRS = [
@@ -37,29 +40,6 @@ PAIRS = [
     ("Where are you", "Dónde estás"),
 ]
 STEPS = 150
-
-
-def the_shifted_target() -> Table:
-    """One pair as it is given in training. Read the columns downwards: at place 1 the decoder has seen START
-    and is to say `De`, at place 2 it has seen START and `De` and is to say `nada`, then END. PAD only fills
-    up, so that sentences of several lengths fit into one table; nobody looks at it, and what is said there
-    does not count."""
-    lines = {
-        "encoder reads": ["You", "are", "welcome", "PAD"],
-        "decoder is given": ["START", "De", "nada", "PAD"],
-        "decoder is to say": ["De", "nada", "END", "(not counted)"],
-    }
-    return Table(
-        [{"": name, **{f"place {at}": word for at, word in enumerate(words, 1)}} for name, words in lines.items()]
-    )
-
-
-def the_mask() -> Map:
-    """What each place of the decoder may look at, here with equal weights: itself and what is before it. The
-    upper right is hidden, or the second row could read off its answer, `nada`, from the third."""
-    words = ["START", "De", "nada"]
-    past = torch.ones(3, 3).tril().bool()
-    return Map(past / past.sum(1, keepdim=True), words, words, mask=past, scale=1)
 
 
 @cache
@@ -81,6 +61,39 @@ def translator() -> regard.Translator:
     }
     with TemporaryDirectory() as folder:
         return regard.train(recipe, out=f"{folder}/run", data={"train": PAIRS, "valid": PAIRS})
+
+
+def the_shifted_target() -> Table:
+    """Two pairs as they are given in training, side by side in one batch. Read a pair's columns downwards: at place
+    1 the decoder has seen START and is to say `De`, at place 2 it has seen START and `De` and is to say `nada`,
+    then END. PAD only fills up, so that sentences of several lengths fit into one table; nobody looks at it, and
+    what is said there does not count."""
+    tokens = translator().tokenizer
+    names = {tokens.special.start: "START", tokens.special.end: "END"}
+    pairs = [[tokens.encode(text) for text in side] for side in zip(*PAIRS[:2], strict=True)]
+    batch = PairData(*pairs, batch_tokens=64, seed=0, special=tokens.special).batch(np.arange(2))
+    lines = {
+        "encoder reads": (batch.source, batch.source_mask),
+        "decoder is given": (batch.target[:, :-1], batch.target_mask[:, :-1]),
+        "decoder is to say": (batch.target[:, 1:], batch.target_mask[:, 1:]),
+    }
+    rows = []
+    for pair in (0, 1):
+        for name, (ids, real) in lines.items():
+            words = [names.get(token) or tokens.decode([token]).strip() for token in ids[pair].tolist()]
+            words = [word if is_real else "PAD" for word, is_real in zip(words, real[pair], strict=True)]
+            places = {f"place {at}": word for at, word in enumerate([*words, ""][:4], 1)}
+            rows.append({"": f"{pair + 1}. {name}", **places})
+    return Table(rows)
+
+
+def the_mask() -> Map:
+    """What each place of the decoder may look at, here with equal weights: itself and what is before it. The
+    upper right is hidden, or the second row could read off its answer, `nada`, from the third."""
+    words = ["START", "De", "nada"]
+    nothing = torch.zeros(1, 3, 8)  # prefers no place
+    past = torch.ones(3, 3).tril().bool()
+    return Map(look(nothing, nothing, causal=True).weights[0], words, words, mask=past, scale=1)
 
 
 def all_places_at_once() -> Table:

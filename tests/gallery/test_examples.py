@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from standalone import check_page
 
 from regard.errors import BadInput
@@ -203,6 +204,14 @@ def test_examples_are_looked_at() -> None:
     assert row["named right"] > 3 * row["by chance"]
 
 
+def test_a_photograph_of_ones_own_is_captioned(tmp_path: Path) -> None:
+    Image.fromarray(captions.image_of(3)).save(tmp_path / "photo.png")
+    module = loaded(change_example("captions", {"PHOTO": str(tmp_path / "photo.png")}))
+    np.testing.assert_array_equal(module.image_of(0), captions.image_of(3))
+    words = [module.word_by_word().lines[0].words, captions.word_by_word(3).lines[0].words]
+    assert words[0] == words[1] != captions.word_by_word(0).lines[0].words
+
+
 def test_captions() -> None:
     entries = captions.graded().entries
     assert [entry.grade for entry in entries] == ["right", "minor errors", "related", "unrelated"]
@@ -217,7 +226,12 @@ def test_captions() -> None:
 def test_a_shifted_target_and_a_step_at_a_time(short: Any) -> None:
     transformer = short("transformer")
     table = {row[""]: list(row.values())[1:] for row in transformer.the_shifted_target().rows}
-    assert table["decoder is given"][1:3] == table["decoder is to say"][:2]
+    assert table["1. encoder reads"] == ["You", "are", "welcome", "END"]
+    assert table["1. decoder is given"] == ["START", "De", "nada", ""]
+    assert table["1. decoder is to say"] == ["De", "nada", "END", ""]
+    assert table["2. encoder reads"] == ["Thank", "you", "END", "PAD"]
+    assert table["2. decoder is given"][:2] == ["START", "Gracias"]
+    assert table["2. decoder is to say"] == ["Gracias", "END", "PAD", ""]
     assert (transformer.the_mask().weights[np.triu_indices(3, 1)] == 0).all()
     steps = transformer.one_word_at_a_time().rows
     assert steps[0]["so far"] == "START"
