@@ -359,7 +359,7 @@ def test_a_view_waits_for_its_style_and_not_for_one_that_is_no_longer_wanted(vis
     page.locator(".panel-tools select").select_option("")
     page.wait_for_selector(".regard-map:not([aria-busy]) .stage")
     page.evaluate("""() => {
-        const style = document.querySelector("link[href='/views/heads.css']");
+        const style = document.querySelector("link[href='views/heads.css']");
         window.styled = new Promise(done => style.addEventListener("load", () => setTimeout(done)));
     }""")
     styles[0].continue_()

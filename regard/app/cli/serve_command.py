@@ -41,6 +41,17 @@ def serve(
     ] = 65536,
     max_pixels: Annotated[int, typer.Option(min=1, metavar="N", help="The largest image.")] = 25_000_000,
     max_batch: Annotated[int, typer.Option(min=1, metavar="N", help="Inputs that a model computes at once.")] = 64,
+    root_path: Annotated[
+        str, typer.Option(metavar="ROOT", help="The path under which a proxy shows it, as /regard.")
+    ] = "",
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name under which a proxy asks it; may be repeated."),
+    ] = None,
+    frame: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="A site that may show the page in a frame; may be repeated."),
+    ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     log: Annotated[bool, typer.Option("--log", help="Write a line for each request to stderr.")] = False,
 ) -> None:
@@ -79,4 +90,7 @@ def serve(
         limits=limits,
         log=log,
         open_page=open_page,
+        root=root_path,
+        hosts=allow_host or [],
+        frames=frame or [],
     )

@@ -34,7 +34,7 @@ function readJson(text) {
   }
 }
 
-function addressOf(state) {
+export function addressOf(state) {
   const found = new URLSearchParams();
   state.panels.forEach((panel, number) => {
     const prefix = number ? `${number + 1}.` : "";

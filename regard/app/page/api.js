@@ -9,6 +9,9 @@ export class Failure extends Error {
   }
 }
 
+/** Whether this is a saved page, which answers from what it holds (kept.js). */
+export const isKept = Boolean(globalThis.regard);
+const reach = isKept ? globalThis.regard.fetch : (path, settings) => fetch(path, settings);  // paths are beside the page's own
 const signIn = {ask: null, waiting: null};
 
 /** `ask()` gives a promise that is kept once the person has signed in. */
@@ -51,7 +54,7 @@ async function persist(path, settings, read) {
   for (let tries = 0; ; tries++) {
     let response;
     try {
-      response = await fetch(path, settings);
+      response = await reach(path, settings);
       tellLost(false);
       if (response.ok) return await read(response);
     } catch (error) {
@@ -61,7 +64,7 @@ async function persist(path, settings, read) {
       await pause(WAITS[tries], settings.signal);
       continue;
     }
-    if (response.status === 401 && path !== "/sign-in") {
+    if (response.status === 401 && path !== "sign-in") {
       await signedIn();
       continue;
     }
@@ -124,5 +127,5 @@ export async function* events(path, body, signal) {
 }
 
 export function modelPath(name) {
-  return `/api/models/${encodeURIComponent(name)}`;
+  return `api/models/${encodeURIComponent(name)}`;
 }

@@ -1,7 +1,9 @@
 // Keeping what is seen: pictures and numbers as files, and the address of the page.
-import {Failure, request} from "./api.js";
+import {addressOf} from "./address.js";
+import {Failure, isKept, request} from "./api.js";
 import {button, make} from "./dom.js";
 
+const TABLE = "<!-- kept -->";  // in page/kept.html: where the answers go
 const FORMS = {png: "Picture (PNG)", svg: "Drawing (SVG)", csv: "Numbers (CSV)", json: "Numbers (JSON)"};
 
 /** The file name that the server gave. */
@@ -15,17 +17,43 @@ function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** A menu of files. `fetchFile(form, ask)` calls `ask(address, settings)` with the address of one. */
-export function keepMenu(fetchFile) {
+/** The page as one HTML file without a server, that shows what these panels show. */
+async function savedPage({panels, state}) {
+  const page = await request("page/kept.html", {}, response => response.text());
+  const models = new Map(), answers = [];
+  for (const panel of panels.filter(one => one.answer)) {
+    const {model, task, question} = panel, {values} = question();
+    const own = {...task, inputs: {...task.inputs, examples: values}}, before = models.get(model.name)?.tasks ?? [];
+    models.set(model.name, {...model, tasks: [...before.filter(one => one.task !== task.task), own]});
+    answers.push(...await panel.entries());
+  }
+  answers.push(["api/models", null, {models: [...models.values()]}, 200]);
+  const hash = addressOf({...state, input: "text" in state.input ? state.input : {example: 0}});
+  const table = JSON.stringify({answers, files: {}, hash}).replaceAll("<", "\\u003c");
+  return page.replace(TABLE, () => `<script type="application/json" id="kept">${table}</script>`);
+}
+
+/** A menu of files. `fetchFile(form, ask)` calls `ask(address, settings)` with the address of one; `page()` gives the
+    page, to be saved as a whole. A saved page has none, as there is no server to draw them. */
+export function keepMenu(fetchFile, page) {
+  if (isKept) return make("span");
   const told = make("p", {class: "aside", role: "status"});
   const menu = make("details", {class: "menu"}, make("summary", {}, "Download"), make("div", {class: "items"},
-    ...Object.entries(FORMS).map(([form, text]) => button(text, () => download(form), {class: "plain"})), told));
+    ...Object.entries(FORMS).map(([form, text]) => button(text, () => keep(() => drawn(form)), {class: "plain"})),
+  button("This page (HTML)", () => keep(whole), {class: "plain"}), told));
 
-  async function download(form) {
+  const drawn = form => fetchFile(form, (address, settings) =>
+    request(address, settings, async response => [await response.blob(), nameOf(response, form)]));
+
+  async function whole() {
+    const {panels, state} = page(), html = await savedPage({panels, state});
+    return [new Blob([html], {type: "text/html"}), `${panels.map(one => one.model.name).join("-")}.html`];
+  }
+
+  async function keep(made) {
     told.textContent = "Drawing …";
     try {
-      const read = async response => [await response.blob(), nameOf(response, form)];
-      save(...await fetchFile(form, (address, settings) => request(address, settings, read)));
+      save(...await made());
       told.textContent = "";
       menu.open = false;
       menu.querySelector("summary").focus();

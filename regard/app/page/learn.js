@@ -88,7 +88,7 @@ function section(name, step) {
     asking = new AbortController();
     const {signal} = asking;
     try {
-      const result = await post(`/api/gallery/${name}/${step.name}`, {values}, signal);
+      const result = await post(`api/gallery/${name}/${step.name}`, {values}, signal);
       error.textContent = "";
       await showResult(place, result, step.heading);
     } catch (failure) {
@@ -113,7 +113,7 @@ function notebook({name, notebook}) {
 
 async function fetched(name, signal, place) {
   for (;;) {
-    const found = await get(`/api/gallery/${name}`, signal);
+    const found = await get(`api/gallery/${name}`, signal);
     if (!found.making) return found;
     place.replaceChildren(make("h2", {}, found.title),
       make("p", {role: "status"}, `This is computed now, on this machine, which takes about ${found.seconds} seconds: ${found.making} …`));
@@ -150,7 +150,7 @@ async function start() {
     event.preventDefault();  // the address stays that of the example
     find("lesson").focus();
   });
-  const {examples} = await get("/api/gallery");
+  const {examples} = await get("api/gallery");
   find("lessons").replaceChildren(...examples.map(one => make("li", {}, make("a", {href: `#${one.name}`}, one.title))));
   const open = () => show(examples.find(one => `#${one.name}` === location.hash)?.name ?? examples[0].name);
   window.addEventListener("hashchange", open);

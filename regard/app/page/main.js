@@ -57,6 +57,7 @@ class Page {
     const panel = new Panel({
       changed: push => this.keep(push),
       failed: message => this.ask.fail(message),
+      page: () => ({panels: this.panels, state: this.state}),
       question: () => ({values: this.ask.input.values, options: this.ask.options.values,
         asked: this.ask.input.state.text ?? "", url: this.ask.input.url}),
       ...own,
@@ -190,7 +191,7 @@ async function start() {
     find("ask").focus();
   });
   try {
-    const {models} = await get("/api/models"), waiting = find("waiting");
+    const {models} = await get("api/models"), waiting = find("waiting");
     if (!models.some(one => one.status !== "broken")) {
       waiting.textContent = models.map(one => one.error).join(" ") || "This server has no models.";
       return;

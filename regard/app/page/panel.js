@@ -1,20 +1,21 @@
 // One model's side of the page: its answer, where it looked for it, and its decoding step by step.
-import {Failure, events, modelPath, post} from "./api.js";
+import {Failure, events, get, modelPath, post} from "./api.js";
 import {showAnswer, textOf} from "./answer.js";
 import {systemOf} from "./choose.js";
 import {button, make, newId, select} from "./dom.js";
 import {keepMenu} from "./keep.js";
-import {EVERY, clear, draw, fetchLook, lookAddress, picture} from "./look.js";
 import {Opened, fetchCell} from "./opened.js";
+import {EVERY, SIDE, TOO_MUCH, clear, draw, fetchLook, lookAddress, picture} from "./look.js";
 import {Stepping} from "./stepping.js";
 
+const SITES = 12;  // of a model, which a saved page has all of
 const LOST = 404, USUAL = "usual picture";
 
 export class Panel {
   /** `changed(push)`: what is seen is another; `failed(message)`: for beside the input; `question()`: {values, options,
       asked, url}; `choices`: models to choose from in this panel, if it has a list of its own. */
-  constructor({changed, failed, question, choices = null, choose = null}) {
-    Object.assign(this, {changed, failed, question, choices, choose});
+  constructor({changed, failed, question, page, choices = null, choose = null}) {
+    Object.assign(this, {changed, failed, question, page, choices, choose});
     this.state = {model: "", task: "", site: "", view: {}};
     this.answer = this.model = this.task = this.data = null;
     this.running = null;
@@ -76,7 +77,7 @@ export class Panel {
     }
     if (this.task.steps) parts.push(this.modes());
     this.keeping = keepMenu((form, ask) => this.state.steps ? this.stepping.keep(form, ask)
-      : this.again(id => ask(lookAddress(this.model.name, id, this.kept(form)))));
+      : this.again(id => ask(lookAddress(this.model.name, id, this.kept(form)))), this.page);
     parts.push(this.keeping);
     this.settle(null);
     const folded = make("div", {class: "folded", id: newId("folded")}, ...parts);  // beside the name where there is room
@@ -115,6 +116,28 @@ export class Panel {
     const isOne = Number.isInteger(head) && this.model.sites.some(one => one.name === site);
     const one = isOne && (this.data?.side || !numbers) ? {site, head} : {site: this.state.site};
     return {...one, pieces, form, ...numbers ? {} : {way, row}};
+  }
+
+  /** What a page without a server needs to show this again, and the other places where the model looked. */
+  async entries() {
+    const {model, task, answer, state} = this, base = `${modelPath(model.name)}/${task.task}`;
+    const found = [[base, this.body(), {model: model.name, answers: [answer]}, 200]];
+    const sites = new Set(["", state.site, EVERY, ...model.sites.length <= SITES ? model.sites.map(one => one.name) : []]);
+    const look = async wanted => {
+      const path = lookAddress(model.name, answer.id, {...wanted, packed: true});
+      try {
+        const data = await get(path);
+        found.push([path, null, data, 200]);
+        if (data.pieces === true && !wanted.pieces) await look({...wanted, pieces: true});
+      } catch (error) {
+        if (!(error instanceof Failure)) throw error;
+        found.push([path, null, {error: {message: error.message, code: error.status}}, error.status]);
+        if (error.status === TOO_MUCH && wanted.site && !wanted.side) await look({...wanted, side: SIDE});
+      }
+    };
+    for (const site of sites) await look({site});
+    if (this.data?.side) await look({site: state.view.site, head: state.view.head});
+    return [...found, ...await this.stepping.entries()];
   }
 
   /** Nothing more is drawn. */

@@ -14,7 +14,7 @@ export function askForToken() {
     form.addEventListener("submit", async event => {
       event.preventDefault();
       try {
-        await post("/sign-in", {token: input.value});
+        await post("sign-in", {token: input.value});
       } catch (error) {
         if (!(error instanceof Failure)) throw error;
         told.textContent = error.message;

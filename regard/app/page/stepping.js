@@ -104,13 +104,23 @@ export class Stepping {
   ask(tokens) {
     const key = tokens.join(".");
     if (!this.known.has(key)) {
-      const {model, task, inputs, options, site} = this.question();
-      const found = post(`${modelPath(model)}/${task}/step`,
-        {inputs, options, prefix: tokens, top: TOP, ...site ? {site} : {}});
+      const found = post(...this.asked(tokens));
       found.catch(() => this.known.delete(key));
       this.known.set(key, found);
     }
     return this.known.get(key);
+  }
+
+  asked(tokens) {
+    const {model, task, inputs, options, site} = this.question();
+    return [`${modelPath(model)}/${task}/step`, {inputs, options, prefix: tokens, top: TOP, ...site ? {site} : {}}];
+  }
+
+  /** The steps that were seen, for a page without a server. */
+  async entries() {
+    const found = [];
+    for (const [key, step] of this.known) found.push([...this.asked(key ? key.split(".").map(Number) : []), await step, 200]);
+    return found;
   }
 
   get ended() {

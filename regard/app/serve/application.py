@@ -10,8 +10,9 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -21,6 +22,7 @@ from regard.app.serve.cells import read_cell
 from regard.app.serve.counters import Counters
 from regard.app.serve.forms import drawn
 from regard.app.serve.guard import LOCAL, Guard
+from regard.app.serve.kept import kept_page
 from regard.app.serve.learn import Learn
 from regard.app.serve.limits import Limits, Refused
 from regard.app.serve.looks import Wanted, read_look
@@ -49,6 +51,10 @@ class Api:
         if self.sign_in and (token := request.query_params.get("token")):
             return self.sign_in.by_address(token)
         return await self.files.answer(request)
+
+    async def without_server(self, request: Request) -> Response:
+        """The page without a server, as the page fills it in when it saves itself."""
+        return HTMLResponse(kept_page())
 
     async def signed_in(self, request: Request) -> Response:
         if self.sign_in is None:
@@ -153,6 +159,8 @@ class Api:
         return [
             Route("/", answers(self.page), methods=["GET"]),
             Route("/learn", answers(self.files.answer), methods=["GET"]),
+            Route("/docs", answers(self.files.answer), methods=["GET"]),
+            Route("/page/kept.html", answers(self.without_server), methods=["GET"]),
             Route("/page/{name}", answers(self.files.answer), methods=["GET"]),
             Route("/views/{name}", answers(self.files.answer), methods=["GET"]),
             Route("/sign-in", answers(self.signed_in), methods=["POST"]),
@@ -172,9 +180,18 @@ class Api:
         ]
 
 
-def build(shelf: Shelf, *, token: str = "", hosts: tuple[str, ...] = LOCAL, on_start: Any = None) -> ASGIApp:
-    """The application over these runs. `hosts`: the names under which it may be asked; (): any."""
-    sign_in = SignIn(token) if token else None
+def build(
+    shelf: Shelf,
+    *,
+    token: str = "",
+    hosts: tuple[str, ...] = LOCAL,
+    root: str = "",
+    frames: tuple[str, ...] = (),
+    on_start: Any = None,
+) -> ASGIApp:
+    """The application over these runs. `hosts`: the names under which it may be asked; (): any. `root`: where a
+    proxy puts it; `frames`: the origins whose pages may show it."""
+    sign_in = SignIn(token, root) if token else None
     learn = Learn(shelf.limits)
     api = Api(shelf, shelf.limits, shelf.counters, Files(), learn, sign_in)
 
@@ -193,4 +210,5 @@ def build(shelf: Shelf, *, token: str = "", hosts: tuple[str, ...] = LOCAL, on_s
         return error_answer(refused)
 
     inner = Starlette(routes=api.routes(), exception_handlers={HTTPException: http_error}, lifespan=life)
-    return Guard(inner, shelf.limits, shelf.counters, sign_in, hosts)
+    packed = GZipMiddleware(inner, minimum_size=1000, compresslevel=5)
+    return Guard(packed, shelf.limits, shelf.counters, sign_in, hosts, root.rstrip("/"), frames)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ from regard.app.serve.signing_in import SignIn
 
 log = logging.getLogger("regard.serve")
 LOCAL = ("localhost", "127.0.0.1", "::1")
-PAGES = ("/", "/learn")
+PAGES = ("/", "/learn", "/docs")
 OPEN = (*PAGES, "/health", "/sign-in")  # answered without a token; the page holds nothing but itself
 OPEN_FOLDERS = ("/page/", "/views/")
 HEADERS = {
@@ -47,6 +47,8 @@ class Guard:
     counters: Counters
     sign_in: SignIn | None = None  # None: no token is asked for, as only this machine can reach the server
     hosts: tuple[str, ...] = LOCAL  # names under which it may be asked; (): any
+    root: str = ""  # where a proxy puts it, as /regard
+    frames: tuple[str, ...] = ()  # origins whose pages may show it in a frame
     running: int = field(default=0, init=False)
     receiving: int = field(default=0, init=False)  # bytes of requests that are not here as a whole
 
@@ -54,13 +56,14 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status = time.monotonic(), 500
+        scope, began, status = self.below_root(scope), time.monotonic(), 500
+        headers = HEADERS if not self.frames else framed(self.frames)
 
         async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                own = [(name.encode(), value.encode()) for name, value in headers.items()]
                 others = [
                     header for header in message.get("headers", []) if header[0].decode().lower() not in HEADERS
                 ]
@@ -78,6 +81,13 @@ class Guard:
             status = 499
         finally:
             self.note(scope, status, time.monotonic() - began)
+
+    def below_root(self, scope: Scope) -> Scope:
+        """Some proxies take the root away from the path and some do not."""
+        path = scope["path"]
+        if not self.root or not (path + "/").startswith(self.root + "/"):
+            return scope
+        return {**scope, "path": path[len(self.root) :] or "/"}
 
     @contextmanager
     def slot(self, scope: Scope, body: bytes) -> Iterator[bytes]:
@@ -138,7 +148,7 @@ class Guard:
         if self.hosts and hostname(host) not in self.hosts:
             raise Refused(421, f"this server answers as {', '.join(self.hosts)}, and was asked as another host")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and urlsplit(origin).netloc != host and not self.is_named(origin):
             raise Refused(403, "a page of another origin may not ask this server")
         if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not is_link(scope, headers):
             raise Refused(403, "a page of another origin may not ask this server")
@@ -154,9 +164,22 @@ class Guard:
         if not length.isdecimal() or int(length[:20]) > self.most(scope):
             raise too_long(self.most(scope))
 
+    def is_named(self, origin: str) -> bool:
+        """Whether the page came from a name that the owner allows: a proxy may ask under another one."""
+        return hostname(urlsplit(origin).netloc) in set(self.hosts) - set(LOCAL)
+
     def most(self, scope: Scope) -> int:
         """The bytes that a request to this address may have."""
         return SMALL if is_open(scope) else self.limits.body
+
+
+def framed(origins: Sequence[str]) -> dict[str, str]:
+    """The headers of pages that those of other origins may show in a frame."""
+    shown = f"frame-ancestors 'self' {' '.join(origins)}"
+    policy = HEADERS["content-security-policy"].replace("frame-ancestors 'none'", shown)
+    return {name: value for name, value in HEADERS.items() if name != "x-frame-options"} | {
+        "content-security-policy": policy
+    }
 
 
 def is_open(scope: Scope) -> bool:

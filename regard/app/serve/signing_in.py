@@ -13,8 +13,8 @@ from starlette.responses import RedirectResponse, Response
 class SignIn:
     """The token of a server, and who has it."""
 
-    def __init__(self, token: str) -> None:
-        self.token = token
+    def __init__(self, token: str, root: str = "") -> None:
+        self.token, self.root = token, root
         self.cookie = hmac.new(token.encode(), b"the cookie of regard", hashlib.sha256).hexdigest()
         self.name = (
             f"regard-{hashlib.sha256(self.cookie.encode()).hexdigest()[:8]}"  # cookies are not apart by port
@@ -41,5 +41,5 @@ class SignIn:
 
     def by_address(self, token: str) -> Response:
         """GET /?token=...: a redirect to the page, so that the token stays in no address."""
-        response = RedirectResponse("/", status_code=303)
+        response = RedirectResponse(f"{self.root}/", status_code=303)
         return self.keep(response) if self.is_token(token) else response

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import socket
 import sys
@@ -55,15 +56,13 @@ def start(
     limits: Limits,
     log: bool,
     open_page: bool = False,
+    root: str = "",
+    hosts: Sequence[str] = (),
+    frames: Sequence[str] = (),
 ) -> None:
-    try:
-        import prometheus_client  # noqa: F401
-        import uvicorn
-        from starlette.applications import Starlette  # noqa: F401
-    except ImportError:
-        raise BadInput(
-            "to serve, starlette, uvicorn and prometheus_client are needed: pip install 'regard[serve]'"
-        ) from None
+    check_installed()
+    import uvicorn
+
     from regard.app.serve.application import build
     from regard.app.serve.counters import Counters
     from regard.app.serve.guard import LOCAL
@@ -90,7 +89,10 @@ def start(
             webbrowser.open(f"{address}/?token={token}" if token else f"{address}/")
         threading.Thread(target=shelf.describe, daemon=True).start()
 
-    app = build(shelf, token=token, hosts=LOCAL if local else (), on_start=greet)
+    names = (*LOCAL, *hosts) if local else ()
+    app = build(
+        shelf, token=token, hosts=names, root=checked_root(root), frames=checked_origins(frames), on_start=greet
+    )
     set_logs(log)
     server = uvicorn.Server(configured(app))
     try:
@@ -99,6 +101,30 @@ def start(
         listening.close()
     if not server.started:
         say("the server could not start")
+
+
+def checked_root(root: str) -> str:
+    if root and not re.fullmatch(r"(/[A-Za-z0-9._~@:-]+)+/?", root):
+        raise BadInput(f"--root-path is a path such as /regard, got {root!r}")
+    return root.rstrip("/")
+
+
+def checked_origins(origins: Sequence[str]) -> tuple[str, ...]:
+    for origin in origins:
+        if not re.fullmatch(r"https?://(\*\.)?[A-Za-z0-9.-]+(:[0-9]+)?", origin):
+            raise BadInput(f"--frame is the origin of a site, as https://course.example.org, got {origin!r}")
+    return tuple(origins)
+
+
+def check_installed() -> None:
+    try:
+        import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
+        from starlette.applications import Starlette  # noqa: F401
+    except ImportError:
+        raise BadInput(
+            "to serve, starlette, uvicorn and prometheus_client are needed: pip install 'regard[serve]'"
+        ) from None
 
 
 def check_runs(shelf: Shelf) -> None:

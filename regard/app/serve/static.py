@@ -14,8 +14,9 @@ from regard.app.serve.limits import Refused
 
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 FOLDERS = {"/page/": ("regard.app", "page"), "/views/": ("regard.show", "views")}
-PAGES = {"/": "/page/index.html", "/learn": "/page/learn.html"}
+PAGES = {"/": "/page/index.html", "/learn": "/page/learn.html", "/docs": "/page/docs.html"}
 # In index.html: here the page's modules are named, so that all are asked for at once.
+KEPT = "/page/kept.js"  # of pages without a server
 PRELOADED = "<!-- preloaded -->"
 
 
@@ -37,9 +38,9 @@ class Files:
     def __init__(self) -> None:
         self.files = dict(read_files())
         links = "\n".join(
-            f'<link rel="modulepreload" href="{name}">'
+            f'<link rel="modulepreload" href="{name[1:]}">'
             for name in self.files
-            if name.startswith("/page/") and name.endswith(".js")
+            if name.startswith("/page/") and name.endswith(".js") and name != KEPT
         )
         for address, name in PAGES.items():
             page = self.files[name]

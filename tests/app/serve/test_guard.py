@@ -65,7 +65,7 @@ def test_every_answer_has_a_strict_policy(client: TestClient) -> None:
         assert "server" not in response.headers
     page = client.get("/").text
     assert page.count("<script") == 1
-    assert '<script type="module" src="/page/main.js"></script>' in page
+    assert '<script type="module" src="page/main.js"></script>' in page
     assert "style=" not in page
 
 
@@ -200,3 +200,69 @@ def test_a_recipe_is_held_to_the_limits_too() -> None:
         assert client.post("/api/models/de-en/translate", json={"inputs": ["Guten Tag."]}).status_code == 200
         run = client.portal.call(client.shelf.call, client.shelf.served["de-en"], lambda run: run.decode)
         assert (run.beam, run.max_length) == (2, 10)
+
+
+# ---- behind a proxy, and in other pages
+
+
+def behind(**settings: object) -> TestClient:
+    from regard.app.serve.application import build
+    from regard.app.serve.counters import Counters
+
+    shelf = Shelf(["dates"], limits=Limits(), counters=Counters(), device="cpu")
+    return TestClient(build(shelf, **settings), base_url="http://localhost:8000")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "path", ["/regard/health", "/health", "/regard", "/regard/api/models", "/regard/page/main.js"]
+)
+def test_below_the_root_of_a_proxy(path: str) -> None:
+    with behind(root="/regard") as client:
+        assert client.get(path).status_code == 200
+        assert client.get("/regardless/health").status_code == 404
+
+
+def test_a_proxy_asks_under_its_own_name() -> None:
+    with behind(hosts=("localhost", "course.example")) as client:
+        for headers in ({"host": "course.example"}, {"origin": "https://course.example"}):
+            assert client.get("/api/models", headers=headers).status_code == 200
+        for headers in ({"host": "evil.example"}, {"origin": "https://evil.example"}):
+            assert client.get("/api/models", headers=headers).status_code in (403, 421)
+
+
+def test_frames_only_where_the_owner_says_so() -> None:
+    with behind() as client:
+        assert client.get("/").headers["x-frame-options"] == "DENY"
+        assert "frame-ancestors 'none'" in client.get("/").headers["content-security-policy"]
+    with behind(frames=("https://course.example",)) as client:
+        headers = client.get("/").headers
+        assert "x-frame-options" not in headers
+        assert headers["content-security-policy"].endswith("frame-ancestors 'self' https://course.example")
+
+
+def test_the_sign_in_leads_below_the_root() -> None:
+    with behind(root="/regard", token="s3cret") as client:
+        answer = client.get("/regard/?token=s3cret", follow_redirects=False)
+        assert answer.headers["location"] == "/regard/"
+        assert "set-cookie" in answer.headers
+
+
+def test_answers_are_compressed(client: TestClient) -> None:
+    for path in ("/", "/page/main.js", "/api/models"):
+        answer = client.get(path, headers={"accept-encoding": "gzip"})
+        assert answer.headers["content-encoding"] == "gzip", path
+    plain = client.get("/page/main.js", headers={"accept-encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+
+
+def test_what_a_proxy_and_a_frame_are_is_checked() -> None:
+    from regard.app.serve.start import checked_origins, checked_root
+    from regard.errors import BadInput
+
+    assert checked_root("/user/x/proxy/8000/") == "/user/x/proxy/8000"
+    for wrong in ("regard", "/a b", "/a//b", "https://x"):
+        with pytest.raises(BadInput, match="--root-path"):
+            checked_root(wrong)
+    for wrong in ("course.example", "https://a.b/c", "*", "https://a.b; script-src *"):
+        with pytest.raises(BadInput, match="--frame"):
+            checked_origins([wrong])
