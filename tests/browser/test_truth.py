@@ -307,6 +307,8 @@ def test_a_broken_view_in_an_address_shows_the_usual_one(visit: Visit, view: str
 
 
 def test_a_thousand_steps_of_a_memory(visit: Visit) -> None:
-    page = visit(".regard-tape canvas", model="copy", text="", options=json.dumps({"length": 500, "seed": 1}))
+    page = visit(
+        ".regard-tape canvas", timeout=60_000, model="copy", text="", options=json.dumps({"length": 500, "seed": 1})
+    )
     expect(answer(page)).to_contain_text("4,000")
     page.troubles.clear()  # the console names the picture that is too large, of which a part is shown
