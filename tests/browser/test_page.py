@@ -330,6 +330,53 @@ def test_a_gate_opens_into_its_sigmoid(visit: Visit) -> None:
     expect(opened(page)).to_contain_text("Here x =")
 
 
+# ---- explained
+
+
+def test_layers_have_names_that_a_person_would_say(visit: Visit) -> None:
+    page = visit(model="de-en", fresh=True)
+    names = page.locator(".panel-tools option").all_inner_texts()
+    assert "second layer of the decoder, looking at the source · decoder.1.cross (4 heads)" in names
+    assert "first layer of the encoder, looking at its own text · encoder.0.attend (4 heads)" in names
+    said = page.evaluate("""async () => {
+        const {siteName} = await import("/views/said.js");
+        const {models} = await (await fetch("/api/models")).json();
+        return models.flatMap(({sites}) => sites.map(({name}) => [name, siteName(name)]));
+    }""")
+    assert [name for name, words in said if not words and not name.startswith("eye")] == []
+
+
+def test_every_picture_says_in_a_sentence_what_it_shows(visit: Visit) -> None:
+    for model, view in VIEWS.items():
+        page = visit(f".regard-{view} .told", model=model, fresh=True)
+        told = page.locator(f".seen > .regard-{view}").inner_text()
+        assert re.search(r"(Each|Dark|Time|What was|The bar)\b[^.]+\.", told), (model, told)
+
+
+def test_terms_tell_their_meaning_also_to_the_keyboard(visit: Visit) -> None:
+    page = visit(model="dates", fresh=True)
+    term = answer(page).locator(".term").first
+    term.focus()
+    shown = page.evaluate("() => getComputedStyle(document.activeElement, '::after').content")
+    assert "logarithm of its probability" in shown
+    assert page.locator(".cells").first.is_visible()
+    assert page.locator(".column .token").last.get_attribute("title").startswith("The end of a text")
+
+
+def test_a_tour_leads_through_the_page(visit: Visit, violations: Callable[..., list[str]]) -> None:
+    page = visit(".cell table", model="dates", fresh=True)
+    page.get_by_role("button", name="Tour").click()
+    box, told = page.get_by_role("dialog", name="Tour"), []
+    for _ in range(7):
+        told.append(box.locator("p").inner_text())
+        assert violations(page, ".tour") == []
+        page.keyboard.press("ArrowRight")
+    assert len(set(told)) == 7
+    assert len(" ".join(told).split()) < 60 * 3, "it is read in a minute"
+    expect(box).to_be_hidden()
+    expect(page.locator(".toured")).to_have_count(0)
+
+
 # ---- seeing
 
 
@@ -707,7 +754,7 @@ def test_heads_stay_in_sight_while_a_tape_plays(visit: Visit, same_page: Any, re
     page = visit(".regard-tape .heads-and", model="copy", fresh=True)
     expect(page.locator(".regard-tape .key")).to_contain_text("of 128 places were used")
     page.get_by_role("button", name="Play").click()
-    expect(page.locator(".memory .sub")).to_have_text("Memory after step 1")
+    expect(page.locator(".memory .sub")).to_have_text(re.compile("after step [0-7]$"))
     for part in (".track", ".step", ".memory canvas >> nth=1"):
         box = page.locator(f".regard-tape {part}").bounding_box()
         assert box["y"] >= 0

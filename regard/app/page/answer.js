@@ -1,5 +1,6 @@
 // An answer by the shape of its data: a text, a label with probabilities, candidates, numbers.
 import {make} from "./dom.js";
+import {termOf} from "../views/parts.js";
 
 const TOLD = new Set(["id", "input", "file", "prompt", "source", "text", "label", "probabilities", "cut", "unknown", "written"]);
 const SHOWN = 12;  // bars, rows and numbers of a list
@@ -32,7 +33,7 @@ function facts(answer) {
     const text = simple ? words(value)
       : numbers && value.length <= SHOWN ? value.map(words).join(", ")
         : `${Array.isArray(value) ? value.length : Object.keys(value).length} ${numbers ? "numbers" : "entries"}`;
-    list.append(make("div", {}, make("dt", {}, name.replaceAll("_", " ")), make("dd", {dir: "auto"}, text)));
+    list.append(make("div", {}, make("dt", {}, termOf(name, name.replaceAll("_", " "))), make("dd", {dir: "auto"}, text)));
   }
   return list.children.length ? list : null;
 }

@@ -9,6 +9,7 @@ import {isAsked} from "./options.js";
 import {Panel} from "./panel.js";
 import {askForToken} from "./sign_in.js";
 import {projectorButton, themeButton} from "./theme.js";
+import {tourButton} from "./tour.js";
 
 const SOON = 100;  // milliseconds
 const find = id => document.getElementById(id);
@@ -32,7 +33,7 @@ class Page {
     });
     this.compare = button("Compare", () => this.toggleCompare(), {"aria-pressed": "false"});
     const warning = () => this.ask.hasOwnImages ? "Copied, but an address cannot hold your images." : "";
-    find("actions").replaceChildren(this.compare, shareButton(warning, () => writeAddress(this.state, false)), projectorButton(), themeButton());
+    find("actions").replaceChildren(this.compare, shareButton(warning, () => writeAddress(this.state, false)), tourButton(), projectorButton(), themeButton());
     window.addEventListener("popstate", () => this.restore(readAddress()));
   }
 

@@ -7,6 +7,7 @@ import {keepMenu} from "./keep.js";
 import {Opened, fetchCell} from "./opened.js";
 import {EVERY, SIDE, TOO_MUCH, clear, draw, fetchLook, lookAddress, picture} from "./look.js";
 import {Stepping} from "./stepping.js";
+import {siteTitle} from "../views/said.js";
 
 const SITES = 12;  // of a model, which a saved page has all of
 const LOST = 404, USUAL = "usual picture";
@@ -66,10 +67,10 @@ export class Panel {
 
   showTools() {
     const {sites, alignment} = this.model, named = kind => sites.filter(one => one.kind === kind)
-      .map(one => [one.name, one.heads > 1 ? `${one.name} (${one.heads} heads)` : one.name]);
+      .map(one => [one.name, one.heads > 1 ? `${siteTitle(one.name)} (${one.heads} heads)` : siteTitle(one.name)]);
     const heads = sites.reduce((sum, one) => sum + one.heads, 0), parts = [];
     if (sites.length > 1 || heads > 1) {
-      const options = [["", alignment ? `${USUAL} (${alignment})` : USUAL],
+      const options = [["", alignment ? `${USUAL}: ${siteTitle(alignment)}` : USUAL],
         ...heads > 1 ? [[EVERY, `all ${heads} heads`]] : [],
         {name: "Attention", options: named("attention")}, {name: "Gates", options: named("gates")}];
       const id = newId("site");

@@ -46,6 +46,6 @@ export function projectorButton() {
     const on = document.body.classList.toggle("projector");
     made.setAttribute("aria-pressed", String(on));
     dispatchEvent(new Event("resize"));
-  }, {class: "plain", "aria-pressed": "false", title: "Large type for a room: question, answer and picture alone"});
+  }, {class: "plain wide-only", "aria-pressed": "false", title: "Large type for a room: question, answer and picture alone"});
   return made;
 }

@@ -2,6 +2,7 @@
 // small pictures; with settings that act at once.
 
 import {clean, label, make, numberOf, onTheme, paintCells, readRamp, readTable, strongest, tokenOf} from "./parts.js";
+import {siteTitle} from "./said.js";
 import {readOf, termsOf, unchanged, weighed} from "./weigh.js";
 
 const FEW = 9; // places in the table: the strongest, and the one that was opened
@@ -46,6 +47,7 @@ export function showCell(element, data, {choose, close}) {
 
   element.replaceChildren(
     make("div", {class: "cell-head"}, make("h3", {}, "How ", asks, " came to look at ", seen), ...heads, end),
+    make("p", {class: "note"}, siteTitle(data.site)),
     result,
     make("h4", {}, "1. Query and key give a score"),
     make("p", {class: "note formula"}, FORMULAS[look.score.name] ?? FORMULAS.scaled_dot),

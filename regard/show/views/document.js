@@ -22,7 +22,7 @@ import {
 } from "./parts.js";
 import {wordsOf} from "./text.js";
 
-const HINT = "Point at a sentence, or use the arrow keys, to see the weights of its own words.";
+const HINT = "Dark words made the decision, in the sentences with a dark bar. Point at a sentence, or use the arrow keys, to see the weights of its own words.";
 
 export function show(element, data, host = {}) {
   return withPieces(element, data, host, showDocument);

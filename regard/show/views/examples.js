@@ -14,7 +14,7 @@ import {
   topOf,
 } from "./parts.js";
 
-const HINT = "Point at an example, or use the arrow keys, to see its weight and those of its class.";
+const HINT = "The bar below an example is how much the image looked at it. Point at an example, or use the arrow keys, to see its weight and those of its class.";
 
 export function show(element, data, host = {}) {
   const state = {...host.state},

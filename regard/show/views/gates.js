@@ -17,8 +17,9 @@ import {
   tokenOf,
   topOf,
 } from "./parts.js";
+import {siteTitle} from "./said.js";
 
-const HINT = "Point at a channel, or use ← and →, to see its gate.";
+const HINT = "Each bar is a channel of the network; high lets what it saw through, low shuts it out. Point at a channel, or use ← and →, to see its gate.";
 const DASHES = [[], [7, 3], [7, 3, 2, 3], [2, 3]];
 const NAMED = 3; // channels named as the most open, and as many as the least open
 const AXIS = 30,
@@ -163,7 +164,7 @@ function plotOf(panel, top, bars, tell, rest) {
   const box = make(
     "section",
     {},
-    make("p", {class: "sub", dir: "auto"}, clean(name)),
+    make("p", {class: "sub", dir: "auto"}, siteTitle(clean(name))),
     plot,
     make("p", {class: "small"}, noteWords(lines)),
     ...(bars ? [make("p", {class: "small"}, namedWords(lines[0]))] : []),

@@ -19,6 +19,7 @@ import {
   withPieces,
 } from "./parts.js";
 import {showMatrix} from "./matrix.js";
+import {siteTitle} from "./said.js";
 
 const LOW = 200; // pixels: a chosen head that begins lower in the window is scrolled to
 const SMALL = 56; // rows and columns of a small map; of more, the largest weight of several is shown
@@ -72,7 +73,7 @@ function showHeads(root, data, host, {state, keep, tools, open}) {
   if (tools.length) grid.append(make("div", {class: "tools"}, ...tools));
   sites.forEach((one, site) =>
     grid.append(
-      make("p", {class: "sub site", dir: "auto"}, label(one.site, 60)),
+      make("p", {class: "sub site", dir: "auto"}, siteTitle(label(one.site, 60))),
       make("div", {class: `heads ${sizeOf(one.count)}`}, ...buttons.filter((_, at) => panels[at].site === site)),
     ),
   );
@@ -161,7 +162,7 @@ function sizeOf(count) {
 }
 
 function titleOf({site, count}, head) {
-  return count > 1 ? `${label(site, 80)}, head ${head}` : label(site, 80);
+  return count > 1 ? `${siteTitle(label(site, 80))}, head ${head}` : siteTitle(label(site, 80));
 }
 
 function tablesOf({count, tall, wide, values}) {

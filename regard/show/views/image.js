@@ -138,7 +138,7 @@ export function showImages(root, {url, groups, top, topText, hint, telling = fal
       make("div", {class: "thumbs"}, ...buttons.filter((_, number) => own.includes(looks[number]))),
     ),
   );
-  const key = make("p", {class: "key"}, "0", make("span", {class: "ramp veil-ramp"}), topText);
+  const key = make("p", {class: "key"}, "0", make("span", {class: "ramp veil-ramp"}), topText, ". What was looked at keeps its colours, the rest is faded.");
   root.replaceChildren(
     make(
       "div",

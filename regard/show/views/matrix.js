@@ -15,6 +15,7 @@ import {
 } from "./parts.js";
 import {drawCells} from "./cells.js";
 import {drawLinks} from "./links.js";
+import {TERMS} from "./said.js";
 import {drawText, meanOf} from "./text.js";
 
 const WAYS = {map: drawCells, links: drawLinks, text: drawText};
@@ -148,7 +149,10 @@ export function showMatrix(element, look, {state, keep, tools = [], ways = waysO
   function openFirst() {
     const [asked, at] = Array.isArray(state.cell) ? state.cell : [];
     if (rows[asked] !== undefined && columns[at] !== undefined) return openAt(asked, at, true);
-    const most = strongest(weights.map(weight => (weight < PLAIN ? weight : 0)), 1)[0] ?? strongest(weights, 1)[0];
+    const isTelling = (weight, place) =>
+      weight < PLAIN && !TERMS[rows[Math.floor(place / columns.length)]] && !TERMS[columns[place % columns.length]];
+    const telling = weights.map((weight, place) => (isTelling(weight, place) ? weight : 0));
+    const most = strongest(telling, 1)[0] ?? strongest(weights, 1)[0];
     if (most !== undefined && look.of !== "gate") openAt(Math.floor(most / columns.length), most % columns.length, true);
   }
 
@@ -164,11 +168,15 @@ export function showMatrix(element, look, {state, keep, tools = [], ways = waysO
   };
 }
 
-function hintOf({rows, of}, open) {
-  if (of === "gate") return "Point at a cell, or press ↓ in the map, to see how far a gate is open.";
+function hintOf({rows, columns, of}, open) {
+  if (of === "gate") return "Each column is a word that was read, each row a part of the memory; dark lets it through. Point at a cell to see how far its gate is open.";
+  const own = rows.length === columns.length && rows.every((word, at) => word === columns[at]);
+  const sentence = own
+    ? "Each row is a word of the text; dark is where it looked in the same text."
+    : "Each row is a word that the model had to find; dark is where it looked for it.";
   return rows.length > 1
-    ? `Point at a word, or use the arrow keys, to see where it looks. A click ${open ? "opens the weight" : "keeps it"}.`
-    : "Point at a word, or use the arrow keys, to see its weight.";
+    ? `${sentence} Point at a word, or use the arrow keys, to see where it looks. A click ${open ? "opens the weight" : "keeps it"}.`
+    : "Dark is where the model looked. Point at a word, or use the arrow keys, to see its weight.";
 }
 
 /** "die" looks at "the" 0.60, "cat" 0.20 */

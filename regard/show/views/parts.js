@@ -1,5 +1,7 @@
 // What all views share: elements, text that is never markup, tables of numbers, colours and keyboard focus.
 
+import {TERMS} from "./said.js";
+
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Cn}\p{Zl}\p{Zp}]/gu,
   JOINERS = /^[\u200c\u200d]$/;
 const LONGEST = 24; // characters of a label
@@ -48,7 +50,15 @@ export function label(token, longest = LONGEST) {
 
 /** A token in its own direction. */
 export function tokenOf(text, longest) {
-  return make("bdi", {class: "token"}, label(text, longest));
+  return make("bdi", {class: "token", title: TERMS[text]}, label(text, longest));
+}
+
+/** A term, whose meaning is told where it is pointed at or reached by the keyboard. */
+export function termOf(word, text = word) {
+  const told = Object.hasOwn(TERMS, word) ? TERMS[word] : null;
+  return told
+    ? make("span", {class: "term", tabindex: 0, role: "note", "aria-label": `${text}: ${told}`, "data-told": told}, text)
+    : text;
 }
 
 /** Empties the element and gives it the classes that the style sheets of a view name. */
@@ -230,7 +240,7 @@ export function scaleOf(top, words, ...more) {
     "0",
     make("span", {class: "ramp"}),
     make("span", {class: "top"}, top),
-    make("span", {}, words),
+    make("span", {}, termOf(words)),
     ...more,
   );
 }

@@ -21,7 +21,7 @@ import {
   topOf,
 } from "./parts.js";
 
-const HINT = "Point at a step, or use ↑ and ↓, to see the memory after it.";
+const HINT = "Time runs down: what came in, what went out, and which place of the memory was written and read. Point at a step, or use ↑ and ↓, to see the memory after it.";
 const PAUSE = 350; // milliseconds of a step while they play
 const MANY = 16, // rows of a panel from which on only those are shown that were used
   USED = 0.02; // the largest weight of a place that counts as used
