@@ -170,6 +170,8 @@ def step_operation(task: AnyTask, limits: Limits) -> Table:
         prefix={"type": "array", "items": {"type": "integer", "minimum": 0}, "maxItems": limits.tokens},
         top={"type": "integer", "minimum": 1, "maximum": 100, "default": 10},
         site={"type": "string"},
+        form={"type": "string", "enum": list(FORMS), "description": "The look of the step as a file."},
+        head={"type": "integer", "minimum": 0, "description": "Whose look is kept; the mean of all unless given."},
     )
     schema["properties"]["inputs"]["maxItems"] = 1
     candidates = {"type": "array", "items": {"type": "object"}}
