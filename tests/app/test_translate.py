@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from regard.decode.settings import Decoding
+from regard.tasks.core.results import scored_lines
 from regard.tasks.core.table import load
 
 TEXTS = ["a b c", "q w e r t y", "z y"]
@@ -53,6 +54,9 @@ def test_translate_prints_the_best_with_their_scores(call: Any, lively: str) -> 
     assert done.out.splitlines() == wanted
     assert list(answer.ranks) == sorted(answer.ranks, reverse=True)
     assert len(wanted) == 3
+    assert scored_lines([("sure", -1e-9), ("not", -1.0)]) == "0.0000\tsure\n-1.0000\tnot"
+    told = " ".join(call("translate", "--help").out.split())
+    assert "the score is log p / length^penalty + coverage; JSON has log p" in told
 
 
 def test_translate_draws_by_its_seed(call: Any, lively: str) -> None:

@@ -277,7 +277,7 @@ def scored_lines(answers: Sequence[Scored], before: str = "", ranks: Sequence[fl
         return f"{before}{answers[0][0]}"
     scores = ranks or [score for _, score in answers]
     lines = zip(scores, answers, strict=True)
-    return "\n".join(f"{before}{score:.4f}\t{text}" for score, (text, _) in lines)
+    return "\n".join(f"{before}{score:z.4f}\t{text}" for score, (text, _) in lines)
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ translate_card = Card[Any](
         regard translate runs/mine --input test.csv --columns en --json
 
     A file is read a little at a time and its answers keep its order; a line that is too long is answered by an
-    empty one and named at the end (see --strict). With --n-best, answers come as
-    lines `score TAB text`: the score is log p, and they are in the order of log p / length^penalty.""",
+    empty one and named at the end (see --strict). With --n-best, answers come as lines `score TAB text`, best
+    first: the score is log p / length^penalty + coverage; JSON has log p.""",
     desk_name="regard.tasks.translate.desk:TranslateDesk",
     settings_name="regard.tasks.translate.settings:PairSettings",
     inputs=Sources(),
