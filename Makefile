@@ -10,13 +10,14 @@ KERNELS := tests/attention/test_additive_cuda.py tests/attention/test_newest_cud
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-gpu bench docs release
+.PHONY: help install demo test test-gpu bench campaign docs release
 
 help:
 	@echo 'make demo     train a small translator on dates and see where it looks (a few minutes)'
 	@echo 'make test     format check, lint, types, tests: what CI runs'
 	@echo 'make test-gpu the tests that need a GPU, and no others'
 	@echo 'make bench    run the benchmarks, regard beside its peers; one of them: make bench ROW=gpt2-decode'
+	@echo 'make campaign make faults on purpose and count what happens: kills, full disks, damaged folders, hostile inputs'
 	@echo 'make docs     build the docs into build/site'
 	@echo 'make release  build the wheel and the sdist into dist, and check them'
 	@echo 'make install  only set up .venv (the other targets do this themselves)'
@@ -47,6 +48,10 @@ test-gpu:
 bench: $(INSTALLED)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(RUN) -m benchmarks $(if $(ROW),'$(ROW)') $(OPTIONS)
+
+# It runs for hours, unless MINUTES says how long; ONLY: names of campaigns; OPTIONS: such as --list, --seed 2, --case 17.
+campaign: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(RUN) -m campaigns $(ONLY) $(if $(MINUTES),--minutes $(MINUTES)) $(OPTIONS)
 
 # mkdocs-material prints a notice about its successor on every build unless it is told not to.
 docs: $(INSTALLED)

@@ -93,6 +93,7 @@ def test_opening_training_saving() -> None:
         ),
         Door(dates.to, {"device": "cpu"}),
         Door(dates.save, {"folder": "folder"}),
+        Door(dates.about),
         Door(dates.export, {"folder": "folder"}),
     ]
     assert [problem for door in doors for problem in untyped(door)] == []

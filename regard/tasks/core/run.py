@@ -94,6 +94,7 @@ class Run:
 
         return html_table(list(self.about().items()), title=type(self).__name__)
 
+    @checked
     def about(self) -> dict[str, str]:
         """The run in a few lines: its model and paper, how large it is, what it is for, what it reads."""
         count = sum(parameter.numel() for parameter in self.model.parameters())

@@ -1,0 +1,131 @@
+"""Work that may crash, hang or take all memory, in a process of its own: forked, so that it need not import torch
+again, with limits, and watched from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MIB = 1 << 20
+FAILED = 70  # the exit status of a child whose work raised an exception
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a child ended."""
+
+    code: int  # its exit status; negative: the signal that ended it
+    late: bool  # it was killed, as its time was over
+    said: str  # on stderr
+    result: Any  # what the work returned, by JSON; None if it did not
+    peak: float  # MiB that it took at most, beyond what it had when it began
+    seconds: float  # of a processor
+
+    @property
+    def traceback(self) -> bool:
+        return "Traceback (most recent call last)" in self.said or "panicked at" in self.said
+
+
+class Child:
+    """A forked process that does some work; `wait` says how it ended."""
+
+    def __init__(self, work: Callable[[], Any], *, memory: int = 0, folder: Path | None = None) -> None:
+        """`memory`: bytes that it may take beyond what it has; `folder`: where it works."""
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - `wait` closes it
+        self._told, theirs = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if not self.pid:
+            os.close(self._told)
+            _live(work, theirs, self._said.fileno(), memory, folder)
+        os.close(theirs)
+        self._handle = os.pidfd_open(self.pid)
+        self.ended: Ended | None = None
+
+    def running(self, seconds: float) -> bool:
+        """Whether it still runs after so long; it returns as soon as it does not."""
+        return self.ended is None and not select.select([self._handle], [], [], seconds)[0]
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        if self.ended is None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, number)
+
+    def wait(self, seconds: float = 120) -> Ended:
+        """It is killed when its time is over, and with it what it has started."""
+        if self.ended is not None:
+            return self.ended
+        late = self.running(seconds)
+        with suppress(ProcessLookupError, PermissionError):
+            if late:
+                os.killpg(self.pid, signal.SIGKILL)
+        self.kill(signal.SIGKILL if late else 0)
+        _, status, used = os.wait4(self.pid, 0)
+        os.close(self._handle)
+        with os.fdopen(self._told) as told:
+            text = told.read()
+        self._said.seek(0)
+        said = self._said.read().decode("utf-8", "replace")[-20_000:]
+        self._said.close()
+        answer = json.loads(text) if text.endswith("\n") else {}
+        seconds = used.ru_utime + used.ru_stime
+        code = os.waitstatus_to_exitcode(status)
+        self.ended = Ended(code, late, said, answer.get("result"), answer.get("peak", 0.0), seconds)
+        return self.ended
+
+
+def in_child(work: Callable[[], Any], *, seconds: float = 60, memory: int = 0, folder: Path | None = None) -> Ended:
+    return Child(work, memory=memory, folder=folder).wait(seconds)
+
+
+def _live(work: Callable[[], Any], told: int, said: int, memory: int, folder: Path | None) -> None:
+    code = FAILED
+    try:
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number, stream in ((0, nothing), (1, nothing), (2, said)):
+            os.dup2(stream, number)
+        sys.stdin, sys.stdout, sys.stderr = (  # also where they were replaced
+            os.fdopen(number, mode, closefd=False) for number, mode in enumerate(("r", "w", "w"))
+        )
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if folder is not None:
+            os.chdir(folder)
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        before = mib_of("VmRSS")
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if memory:
+            most = int(mib_of("VmSize") * MIB) + memory
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        result = work()
+        answer = {"result": result, "peak": mib_of("VmHWM") - before}
+        with os.fdopen(told, "w") as file:
+            file.write(json.dumps(answer) + "\n")
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def mib_of(name: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(f"{name}:")).split()[1]) / 1024

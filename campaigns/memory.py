@@ -1,0 +1,82 @@
+"""Resident memory of a process that answers, loads and trains for a long time."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+from campaigns.children import Child, mib_of
+from campaigns.folders import ask, asker
+from campaigns.frame import Case, Fault, campaign
+from campaigns.trainings import train, write_data
+from regard.runs.shipped import SHIPPED, shipped
+
+WARM = 0.3  # the share of the rounds after which memory is compared
+ROUNDS = {"answers": 1000, "loads": 100, "trainings": 20}
+MOST = {"answers": 1.0, "loads": 2.0, "trainings": 8.0}  # MiB that may be gained in the rounds after the warm-up
+PATIENCE = 3600
+
+
+@campaign(
+    "memory",
+    "1,000 answers of a run, or 100 loads, or 20 trainings, in one process; its resident memory after the first "
+    "third and at the end.",
+    holds="it gains at most 1 MiB in the answers, 2 in the loads, 8 in the trainings.",
+    reach=60,
+)
+@contextmanager
+def memory(place: Path) -> Iterator[Case]:
+    names = write_data(place)
+
+    def case(draw: Random) -> str:
+        kind, run, system = draw.choice(sorted(ROUNDS)), draw.choice(shipped()), draw.choice(names)
+        what = f"{kind} of {system if kind == 'trainings' else run}"
+        work: Callable[[int], object]
+        if kind == "trainings":
+            work = lambda number: train(place, system, place / "run", overwrite=True)  # noqa: E731
+        else:
+            work = asking(run) if kind == "answers" else lambda number: loading(run)
+        ended = Child(lambda: grown(work, ROUNDS[kind])).wait(PATIENCE)
+        if ended.result is None:
+            raise Fault(f"{what}: status {ended.code}: {ended.said[-600:]}")
+        gained = ended.result
+        if gained > MOST[kind]:
+            raise Fault(f"{what}: gained {gained:.1f} MiB in {ROUNDS[kind]:,}")
+        return f"{kind}: at most {MOST[kind]:g} MiB"
+
+    yield case
+
+
+def grown(work: Callable[[int], object], rounds: int) -> float:
+    """MiB between the warm-up and the end."""
+    first = int(WARM * rounds)
+    before = 0.0
+    for number in range(rounds):
+        if number == first:
+            before = resident()
+        work(number)
+    return resident() - before
+
+
+def resident() -> float:
+    gc.collect()
+    return mib_of("VmRSS")
+
+
+def asking(name: str) -> Callable[[int], object]:
+    """The run is opened in the first round."""
+    opened: list[Callable[[], object]] = []
+
+    def work(number: int) -> object:
+        if not opened:
+            opened.append(asker(SHIPPED / name, SHIPPED / name))
+        return opened[0]()
+
+    return work
+
+
+def loading(name: str) -> str:
+    return ask(SHIPPED / name, SHIPPED / name)

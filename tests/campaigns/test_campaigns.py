@@ -1,0 +1,142 @@
+"""A short form of every campaign, and the frame itself: what is a fault is counted as one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from campaigns.children import MIB, in_child
+from campaigns.damage import damage
+from campaigns.folders import judge
+from campaigns.frame import CAMPAIGNS, Campaign, Case, Fault, Tally, run
+from campaigns.report import section, write
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="children are watched as Linux allows it")
+# `signals`, `memory` and `requests` are the long form of tests that are elsewhere.
+SHORT = {"folders": 3, "kills": 1, "disks": 1, "commands": 3, "python": 5}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_short_form(name: str) -> None:
+    import campaigns.__main__  # noqa: F401 - declares them
+
+    tally = run(CAMPAIGNS[name], 5, cases=SHORT[name], quiet=True)
+    assert tally.faults == {}
+    assert tally.cases == SHORT[name]
+
+
+# ---- the frame
+
+
+@contextmanager
+def unlucky(place: Path) -> Iterator[Case]:
+    def case(draw: Random) -> str:
+        number = draw.randint(1, 6)
+        if number == 6:
+            raise Fault(f"it fell on {number} in {place.is_dir()}")
+        return "even" if number % 2 == 0 else "odd"
+
+    yield case
+
+
+DICE = Campaign("dice", "A die is thrown.", "no six.", 60, unlucky)
+
+
+def test_cases_are_counted_and_each_can_be_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    whole = run(DICE, 3)
+    assert whole.cases == 60
+    assert whole.counts["fault"] == len(whole.faults) > 0
+    assert run(DICE, 3, quiet=True).faults == whole.faults
+    number, text = next(iter(whole.faults.items()))
+    assert run(DICE, 3, cases=1, first=number, quiet=True).faults == {number: text}
+    assert f"dice: fault in case {number} of seed 3: it fell on 6 in True" in capsys.readouterr().err
+    assert run(DICE, 4, quiet=True).faults != whole.faults
+
+
+def test_time_ends_it_and_ctrl_c_keeps_what_was_counted() -> None:
+    assert run(DICE, 1, minutes=1e-9, quiet=True).cases < 60
+
+    @contextmanager
+    def interrupted(place: Path) -> Iterator[Case]:
+        ends = iter(["fine", "fine"])
+
+        def case(draw: Random) -> str:
+            end = next(ends, "")
+            if not end:
+                raise KeyboardInterrupt
+            return end
+
+        yield case
+
+    tally = run(Campaign("short", "", "", 10, interrupted), 1, quiet=True)
+    assert tally.counts == {"fine": 2}
+
+
+def test_the_report_keeps_the_sections_of_other_campaigns(tmp_path: Path) -> None:
+    path, tally = tmp_path / "reliability.md", Tally(7)
+    tally.counts["refused"], tally.faults[4], tally.seconds = 12, "a | fault", 90
+    text = section(DICE, tally, "python -m campaigns dice")
+    write(path, {"dice": text}, ["kills", "dice"])
+    write(path, {"kills": text.replace("## dice", "## kills")}, ["kills", "dice"])
+    once = path.read_text()
+    assert once.index("## kills") < once.index("## dice")
+    assert "**12 cases, 1 faults** (whole: 60 cases), seed 7, 2 minutes" in once
+    assert "- case 4: a | fault" in once
+    write(path, {"dice": text}, ["kills", "dice"])
+    assert path.read_text() == once
+
+
+# ---- children
+
+
+def test_how_children_end() -> None:
+    assert in_child(lambda: {"a": 1}).result == {"a": 1}
+    assert in_child(lambda: os.kill(os.getpid(), 10)).code == -10
+    failed = in_child(lambda: 1 / 0)
+    assert failed.traceback
+    assert failed.result is None
+    late = in_child(lambda: time.sleep(60), seconds=0.3)
+    assert (late.late, late.code) == (True, -9)
+    assert in_child(lambda: len(bytearray(50 * MIB))).peak > 45
+    assert "MemoryError" in in_child(lambda: len(bytearray(500 * MIB)), memory=100 * MIB).said
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ({"end": "untyped", "why": "KeyError: 3"}, "KeyError"),
+        ({"end": "answer", "answer": "a", "outside": ["/etc/passwd"]}, "opened"),
+        (None, "ended with status"),
+    ],
+)
+def test_what_is_a_fault_of_a_folder(found: dict[str, object] | None, said: str) -> None:
+    answer = found and {"outside": [], "warned": False, **found}
+    ended = in_child(lambda: answer)
+    with pytest.raises(Fault, match=said):
+        judge(ended, {"answer": "a"}, "x", 1.0)
+    taken = in_child(lambda: (bytearray(300 * MIB), {"end": "refused", "outside": []})[1])
+    with pytest.raises(Fault, match=r"took 3\d\d MiB"):
+        judge(taken, {"answer": "a"}, "x", 1.0)
+
+
+def test_damage_follows_from_the_seed(tmp_path: Path) -> None:
+    def damaged(seed: int) -> list[str]:
+        folder = tmp_path / "run"
+        folder.mkdir()
+        (folder / "config.json").write_text('{"a": {"b": [1, 2, 3]}, "c": 0.5}')
+        (folder / "vocab.txt").write_text("a\nb\nc\n")
+        said = [damage(folder, Random(f"{seed}/{number}"), folder, tmp_path / "other") for number in range(3)]
+        small = [path for path in sorted(folder.iterdir()) if path.is_file() and path.stat().st_size < 10_000]
+        said += [f"{path.name}: {path.read_bytes()!r}" for path in small if not path.is_symlink()]
+        shutil.rmtree(folder)
+        return said
+
+    assert all(damaged(seed) == damaged(seed) for seed in range(9))
+    assert len({str(damaged(seed)) for seed in range(9)}) > 6
