@@ -174,9 +174,14 @@ def facts(split: str, count: int, *, seed: int = 0) -> list[Question]:
 
 
 def paragraphs(split: str, count: int, *, seed: int = 0) -> list[str]:
-    """The same questions as lines of text: the question, then each sentence of the paragraph."""
-    rows = facts(split, count, seed=seed)
-    return ["\n".join([row.text, *row.context.replace(". ", ".\n").split("\n")]) for row in rows]
+    """The same questions as lines of text: the question, the sentence that answers it, and the others."""
+    made = []
+    for row in facts(split, count, seed=seed):
+        sentences = row.context.replace(". ", ".\n").split("\n")
+        answering = row.context.count(". ", 0, row.answers[0].start)
+        first = sentences.pop(answering)
+        made.append("\n".join([row.text, first, *sentences]))
+    return made
 
 
 def _question(split: str, dice: random.Random) -> Question:

@@ -36,11 +36,11 @@ ask_card = Card[Any](
     verb="ask",
     summary="Answer questions by a part of a text, and show where the question looked in it.",
     help="""
-        regard ask facts --context text.txt "Where does Nora live?"
+        regard ask runs/bert --context text.txt "Where does Nora live?"
 
-        regard ask facts --context text.txt "Where does Nora live?" --n-best 3 --show looks.png
+        regard ask runs/bert --context text.txt "Where does Nora live?" --n-best 3 --show looks.png
 
-        regard ask facts --input questions.csv --output answers.tsv
+        regard ask runs/bert --input questions.csv --output answers.tsv
 
     A line for each: answer TAB probability; the answer is empty where the text seems to have none. A file with two
     columns, question and context, needs no --context. A long text is read in windows that overlap.""",

@@ -43,7 +43,7 @@ def test_every_system_is_told_with_what_there_is_of_it() -> None:
         assert (Path(regard.__file__).parent.parent / one.file).is_file()
         assert one.recipes
         assert one.tasks
-    assert told["bert"].tasks == ("fill", "embed", "classify")
+    assert told["bert"].tasks == ("fill", "embed", "follows", "classify", "ask")
     assert told["gpt2"].shipped == ("shakespeare",)
 
 
