@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import signal
 import sys
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from campaigns.report import REPORT, section, write
 
 def main() -> int:
     arguments = parser().parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):  # both keep what was counted, also in the background of a script
+        signal.signal(number, signal.default_int_handler)
     torch.set_num_threads(1)  # before anything is forked
     names = arguments.only or list(CAMPAIGNS)
     if unknown := [name for name in names if name not in CAMPAIGNS]:
