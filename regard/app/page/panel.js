@@ -1,5 +1,5 @@
 // One model's side of the page: its answer, where it looked for it, and its decoding step by step.
-import {Failure, events, get, modelPath, post} from "./api.js";
+import {Failure, events, get, isKept, modelPath, post} from "./api.js";
 import {showAnswer, textOf} from "./answer.js";
 import {systemOf} from "./choose.js";
 import {button, make, newId, select} from "./dom.js";
@@ -280,7 +280,7 @@ export class Panel {
       this.data = found.data;
       this.opened.close();
       await draw(this.look, found.data, {
-        open: place => this.opened.open({site: found.site === EVERY ? "" : found.site, ...place}),
+        open: isKept ? null : place => this.opened.open({site: found.site === EVERY ? "" : found.site, ...place}),
         part: wanted => part({site: found.site, ...wanted}),
         state: this.state.view,
         image: this.question().url,
@@ -303,7 +303,7 @@ export class Panel {
   /** The task's own images with what is seen of each at a site: [{image, data}]. */
   async examples(site) {
     const {inputs: {schema, examples}, task} = this.task, key = `${this.model.name}/${task}/${site}`;
-    if (schema.format !== "byte" || examples.length < 2) return [];
+    if (isKept || schema.format !== "byte" || examples.length < 2) return [];
     const fetched = async () => {
       const {answers} = await post(`${modelPath(this.model.name)}/${task}`, {...this.body(), inputs: examples});
       const looks = answers.map(({id}) => fetchLook(this.model.name, id, {site}));
