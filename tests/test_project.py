@@ -262,7 +262,7 @@ runs = [regard.load(name) for name in shipped()]
 image = shapes("test", 1).pixels[0]
 asked = {"recognise": [image], "caption": [image], "recall": []}
 asked["fewshot"] = [image, {"a": image, "b": image[::-1]}]
-asked |= {"fill": ["I [MASK] you."], "play": [0]}
+asked |= {"fill": ["I [MASK] you."], "play": [0], "follows": ["Anna is a baker.", "She gets up at four."]}
 options = {"generate": {"max_tokens": 20}}
 texts = []
 for run in runs:
