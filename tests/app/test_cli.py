@@ -170,7 +170,7 @@ def test_models_lists_every_system_with_its_recipes(call: Any, monkeypatch: pyte
 
 
 def read_model(name: str) -> str:
-    own = name.endswith(("-pairs", "-summaries", "-text", "-labelled", "-images", "-captions"))
+    own = name.endswith(("-pairs", "-summaries", "-text", "-labelled", "-images", "-captions", "-questions"))
     return read(name, ["data.train=x"] if own else [])[0].model
 
 

@@ -121,7 +121,7 @@ def test_runs(bash: Any) -> None:
 
 def test_words_with_few_choices(bash: Any) -> None:
     assert bash("export", "dates", "--dtype", "b") == ["bfloat16"]
-    assert bash("compare", "bahdanau-dates", "--metric", "exa") == ["exact_match"]
+    assert bash("compare", "bahdanau-dates", "--metric", "exact_") == ["exact_match"]
     assert bash("embed", "x", "--pool", "m") == ["mean"]
 
 
