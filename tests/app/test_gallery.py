@@ -69,7 +69,7 @@ def test_constants_are_checked(call: Any) -> None:
         (["norms", "--set", "STEPS=many"], "STEPS must be a whole number, got 'many'"),
         (["norms", "--set", "STEPS"], "--set wants NAME=VALUE, as STEPS=2000; got 'STEPS'"),
         (["--set", "STEPS=2"], "--set changes one example; name it"),
-        (["captions", "--set", "STEPS=2"], "it has none"),
+        (["excitation", "--set", "STEPS=2"], "it has none"),
     ):
         done = call("gallery", *words)
         assert (done.code, done.out) == (2, "")

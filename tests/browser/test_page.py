@@ -617,7 +617,9 @@ def test_a_thousand_tokens_with_24_layers_of_16_heads(visit: Visit) -> None:
     expect(page.locator(".regard-heads .heads button")).to_have_count(16)
     page.wait_for_selector(".regard-heads .chosen .stage *", timeout=60_000)
     page.locator(".regard-heads .heads button").nth(5).click()
-    expect(page.locator(".chosen .sub").first).to_have_text("blocks.20.attend, head 5")
+    expect(page.locator(".chosen .sub").first).to_contain_text(
+        "21st layer, looking at its own input · blocks.20.attend, head 5"
+    )
     expect(page.locator(".chosen [aria-busy]")).to_have_count(0, timeout=60_000)
     assert does_not_scroll_sideways(page)
 

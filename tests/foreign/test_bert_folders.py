@@ -331,7 +331,7 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
         "quantization_config = .* does not support it; save the model without",
     ),
     "another head": (
-        config(architectures=["BertForQuestionAnswering"]),
+        config(architectures=["BertForMultipleChoice"]),
         "is not supported, only BertModel, BertFor",
     ),
     "a number and not a class": (

@@ -1,6 +1,8 @@
 // Names and words that a person would say: of layers and heads, and what the terms beside a picture mean.
 
 const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"];
+const ENDINGS = {one: "st", two: "nd", few: "rd", other: "th"};
+const kinds = new Intl.PluralRules("en", {type: "ordinal"});
 const PARTS = {
   // of the names of modules
   encoder: "encoder",
@@ -47,13 +49,18 @@ export const TERMS = {
   "∅": "A token without letters.",
 };
 
+/** "first" of 1, "21st" of 21. */
+function ordinal(number) {
+  return ORDINALS[number - 1] ?? number + ENDINGS[kinds.select(number)];
+}
+
 /** "second layer of the decoder, looking at the source" of decoder.1.cross; "" where nothing can be said. */
 export function siteName(name) {
   const parts = name.split("."),
     at = parts.findIndex(part => /^\d+$/.test(part)),
     outer = PARTS[parts[0]] ?? "",
     last = parts.at(-1);
-  const layer = at < 0 ? "" : `${ORDINALS[Number(parts[at])] ?? `${Number(parts[at]) + 1}th`} layer`;
+  const layer = at < 0 ? "" : `${ordinal(Number(parts[at]) + 1)} layer`;
   const whole = outer && at > 0 ? `${layer} of the ${outer}` : layer;
   if (last === "cross") return join(whole, PARTS.cross);
   if (last === "attend" && parts[0] === "encoder") return join(whole, "looking at its own text");

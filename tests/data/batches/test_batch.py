@@ -18,6 +18,7 @@ from regard.data.made.sequences import BitBatch
 from regard.data.text.characters import CharacterBatch
 from regard.data.text.document_encoding import DocumentBatch
 from regard.data.text.masking import MaskedBatch
+from regard.data.text.question_windows import QuestionBatch
 from regard.data.text.special_tokens import Special
 from regard.data.text.text_encoding import LabelledBatch, TokenBatch
 from regard.data.text.windows import TextBatch
@@ -218,6 +219,7 @@ BATCHES = {
     "masked without follows": MaskedBatch(IDS, IDS % 2, MASK, ~MASK, IDS + 1, None),
     "labelled": LabelledBatch(IDS, IDS % 2, MASK, torch.tensor([1, 0])),
     "tokens": TokenBatch(IDS, MASK, torch.tensor([1, 0])),
+    "questions": QuestionBatch(IDS, IDS % 2, MASK, torch.tensor([1, 0]), torch.tensor([2, 0])),
     "documents": DocumentBatch(IDS, MASK, IDS % 2, MASK, torch.tensor([1, 0])),
     "characters": CharacterBatch(IDS, IDS % 2, MASK, IDS + 1),
     "labelled characters": CharacterBatch(IDS, IDS % 2, MASK, labels=torch.tensor([1, 0])),
