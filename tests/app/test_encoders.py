@@ -37,7 +37,8 @@ def test_looks_are_drawn(call: Any, filler: str, classifier: str, command: str) 
         (
             "translate",
             "filler",
-            "has the model Bert, for `regard fill` or `regard follows` or `regard embed` and not for `regard translate`",
+            "has the model Bert, for `regard fill` or `regard follows` or `regard embed` and not for `regard "
+            "translate`",
         ),
         (
             "generate",
