@@ -22,6 +22,17 @@ Run = Annotated[
         autocompletion=run_names,
     ),
 ]
+ServedRuns = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[RUN]...",
+        help="Runs' folders or names; the shipped ones unless given.",
+        autocompletion=run_names,
+    ),
+]
+ServedOn = Annotated[
+    str, typer.Option(help="cpu, cuda, mps; auto: a GPU if there is one.", autocompletion=of(("auto", "cpu")))
+]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON, for machines.")]
 Show = Annotated[
     str | None,

@@ -7,18 +7,11 @@ from typing import Annotated
 
 import typer
 
-from regard.app.cli.completion import of, run_names
+from regard.app.cli.arguments import ServedOn, ServedRuns
 
 
 def page(
-    runs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RUN]...",
-            help="Runs' folders or names; the shipped ones unless given.",
-            autocompletion=run_names,
-        ),
-    ] = None,
+    runs: ServedRuns = None,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the site goes.")] = Path("site"),
     text: Annotated[
         list[str] | None,
@@ -29,9 +22,7 @@ def page(
     gallery: Annotated[
         bool, typer.Option("--gallery", help="The pages of the gallery too; some examples train for a minute.")
     ] = False,
-    device: Annotated[
-        str, typer.Option(help="cpu, cuda, mps; auto: a GPU if there is one.", autocompletion=of(("auto", "cpu")))
-    ] = "auto",
+    device: ServedOn = "auto",
 ) -> None:
     """Write the page of `regard serve` as a site without a server, to send to others or to put on any web host.
 

@@ -6,18 +6,11 @@ from typing import Annotated
 
 import typer
 
-from regard.app.cli.completion import of, run_names
+from regard.app.cli.arguments import ServedOn, ServedRuns
 
 
 def serve(
-    runs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RUN]...",
-            help="Runs' folders or names; the shipped ones unless given.",
-            autocompletion=run_names,
-        ),
-    ] = None,
+    runs: ServedRuns = None,
     host: Annotated[
         str, typer.Option(help="The address to listen at; another than this machine's own asks for a token.")
     ] = "127.0.0.1",
@@ -28,9 +21,7 @@ def serve(
             envvar="REGARD_TOKEN", help="What requests must bring; one is made and printed where it is needed."
         ),
     ] = "",
-    device: Annotated[
-        str, typer.Option(help="cpu, cuda, mps; auto: a GPU if there is one.", autocompletion=of(("auto", "cpu")))
-    ] = "auto",
+    device: ServedOn = "auto",
     memory: Annotated[int, typer.Option(min=1, metavar="MIB", help="The most memory for weights.")] = 4096,
     max_requests: Annotated[int, typer.Option(min=1, metavar="N", help="Requests answered at once.")] = 128,
     max_body: Annotated[int, typer.Option(min=1, metavar="KIB", help="The largest request.")] = 8192,

@@ -46,11 +46,25 @@ def guess(model: MaskedLanguageModel, batch: Any) -> Guessed:
     return Guessed(nats, len(wanted), right, len(batch.follows), following)
 
 
-class FillDesk(ReaderDesk[MaskedSettings, Reader, TestText]):
+class MaskedDesk(ReaderDesk[MaskedSettings, Reader, TestText]):
+    """What is the same of all that is asked of a BERT of masked words and next sentences."""
+
     kind = Reader
     survey = staticmethod(survey)
     prepare = staticmethod(prepare)
 
+    @contextmanager
+    def test_data(self, run: Reader, settings: MaskedSettings) -> Iterator[TestText]:
+        yield test_text(settings, run)
+
+    def has_columns(self, settings: MaskedSettings) -> bool:
+        return bool(settings.test_files) and settings.in_columns(settings.test_files)
+
+    def ticks(self, data: TestText) -> int:
+        return len(data.data.order(0))
+
+
+class FillDesk(MaskedDesk):
     def metrics_of(self, config: ModelConfig) -> Mapping[str, Metric]:
         """next_accuracy is for the head that also learns which sentence follows."""
         return {
@@ -60,13 +74,6 @@ class FillDesk(ReaderDesk[MaskedSettings, Reader, TestText]):
         }
 
     # -- evaluation
-
-    @contextmanager
-    def test_data(self, run: Reader, settings: MaskedSettings) -> Iterator[TestText]:
-        yield test_text(settings, run)
-
-    def has_columns(self, settings: MaskedSettings) -> bool:
-        return bool(settings.test_files) and settings.in_columns(settings.test_files)
 
     def evaluate(
         self,
@@ -95,9 +102,6 @@ class FillDesk(ReaderDesk[MaskedSettings, Reader, TestText]):
         if only:
             return Evaluation({name: metrics[name] for name in only if name in metrics})
         return Evaluation(metrics, {"documents": data.documents, "tokens": masked.tokens})
-
-    def ticks(self, data: TestText) -> int:
-        return len(data.data.order(0))
 
     # -- asking
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,27 +14,15 @@ from regard.tasks.core.card import Options
 from regard.tasks.core.desk import Stream
 from regard.tasks.core.input_files import InputColumns
 from regard.tasks.core.results import Evaluation, Tick, no_tick
-from regard.tasks.fill.prepare import TestText, prepare, survey, test_text
-from regard.tasks.fill.settings import MaskedSettings
+from regard.tasks.fill.desk import MaskedDesk
+from regard.tasks.fill.prepare import TestText
 from regard.tasks.shared.measuring import by_batch, device_of
 from regard.tasks.shared.reader import Encoded, Reader
 from regard.tasks.shared.reader_answers import Followed
-from regard.tasks.shared.reader_desk import ReaderDesk
 
 
-class FollowsDesk(ReaderDesk[MaskedSettings, Reader, TestText]):
-    kind = Reader
-    survey = staticmethod(survey)
-    prepare = staticmethod(prepare)
-
+class FollowsDesk(MaskedDesk):
     # -- evaluation
-
-    @contextmanager
-    def test_data(self, run: Reader, settings: MaskedSettings) -> Iterator[TestText]:
-        yield test_text(settings, run)
-
-    def has_columns(self, settings: MaskedSettings) -> bool:
-        return bool(settings.test_files) and settings.in_columns(settings.test_files)
 
     def evaluate(
         self,
@@ -64,9 +51,6 @@ class FollowsDesk(ReaderDesk[MaskedSettings, Reader, TestText]):
         if only:
             return Evaluation({name: metrics[name] for name in only})
         return Evaluation(metrics, {"pairs": int(rows), "documents": data.documents})
-
-    def ticks(self, data: TestText) -> int:
-        return len(data.data.order(0))
 
     # -- asking
 
