@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
-from expected import DEADLINE, expect
+from expected import DEADLINE, expect, place
 from PIL import Image
 
 Visit = Callable[..., Any]
@@ -279,7 +279,7 @@ def test_a_weight_opens_into_query_key_scores_values_and_read(visit: Visit) -> N
 def test_settings_of_an_opened_weight_act_at_once(visit: Visit) -> None:
     page = visit(".cell table", model="dates", fresh=True)
     cells = page.locator(".panel .cells")
-    side = cells.bounding_box()["width"] / 11
+    side = place(cells)["width"] / 11
     cells.click(position={"x": 4.5 * side, "y": 5.5 * side})
     expect(opened(page)).to_contain_text("came to look at y")
     result = opened(page).locator(".result")
@@ -712,8 +712,8 @@ def test_answer_and_picture_are_seen_without_scrolling(
     resized(same_page, width, height)
     for model, view in VIEWS.items():
         page = visit(f".regard-{view} *", model=model, fresh=True)
-        told = page.locator(".panel .answer > *").first.bounding_box()
-        seen = page.locator(f".seen > .regard-{view}").locator(FIRST).first.bounding_box()
+        told = place(page.locator(".panel .answer > *").first)
+        seen = place(page.locator(f".seen > .regard-{view}").locator(FIRST).first)
         assert told["y"] + 20 < height / 2, model
         assert seen["y"] < 0.8 * height, model
 
@@ -723,7 +723,7 @@ def test_a_map_uses_the_room_of_the_window_and_fits_into_it(
 ) -> None:
     for width, height in ((1280, 720), (1440, 900)):
         resized(same_page, width, height)
-        box = visit(fresh=True, model="dates").locator(".panel .cells").bounding_box()
+        box = place(visit(fresh=True, model="dates").locator(".panel .cells"))
         assert box["y"] + box["height"] < height
     assert box["height"] > 450
 
@@ -758,16 +758,16 @@ def test_heads_stay_in_sight_while_a_tape_plays(visit: Visit, same_page: Any, re
     page.get_by_role("button", name="Play").click()
     expect(page.locator(".memory .sub")).to_have_text(re.compile("after step [0-7]$"))
     for part in (".track", ".step", ".memory canvas >> nth=1"):
-        box = page.locator(f".regard-tape {part}").bounding_box()
+        box = place(page.locator(f".regard-tape {part}"))
         assert box["y"] >= 0
         assert box["y"] + box["height"] <= 720
 
 
 def test_print_and_projector_show_question_answer_and_picture(visit: Visit, same_page: Any) -> None:
     page = visit(model="dates", fresh=True)
-    before = answer(page).bounding_box()["height"]
+    before = place(answer(page))["height"]
     page.get_by_role("button", name="Projector").click()
-    assert answer(page).bounding_box()["height"] > 1.2 * before
+    assert place(answer(page))["height"] > 1.2 * before
     for state in ("projector", "print"):
         expect(page.locator(".models")).to_be_hidden()
         expect(page.locator(".tried")).to_be_hidden()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from every_picture import HOSTILE, PICTURES, TITLE, image, weights
-from expected import expect
+from expected import expect, place
 
 from regard.show import Document, Gates, Heads, Line, Looks, Map, Overlay, ShadedText, Sheet, Tape, Words
 from regard.show.html_page import html_page, json_text
@@ -48,7 +48,7 @@ def hover(page: Any, selector: str, across: float, down: float) -> None:
     """Points at a fraction of an element."""
     found = page.locator(selector).first
     found.scroll_into_view_if_needed()
-    box = found.bounding_box()
+    box = place(found)
     page.mouse.move(box["x"] + across * box["width"], box["y"] + down * box["height"])
 
 
@@ -174,7 +174,7 @@ def test_a_thousand_tokens_are_a_text_that_answers_at_once(opened: Callable[...,
     hover(page, ".word:nth-child(501)", 0.5, 0.5)
     expect_told(page, "w500 looks at w499 0.75 · here w500 0.00")
     page.click("text=Map")
-    assert page.locator(".cells canvas").bounding_box()["width"] <= 1100
+    assert place(page.locator(".cells canvas"))["width"] <= 1100
     hover(page, ".cells canvas", 0.1005, 0.1005)
     expect_told(page, "w100 looks at w99 0.75", more=True)
     assert whole_width(page) <= 1200
@@ -348,7 +348,7 @@ def test_two_pictures_in_one_notebook(same_page: Any, tmp_path: Path) -> None:
     for frame, names in zip(frames, (["a", "b"], ["c", "d"]), strict=True):
         expect(frame.locator(".row")).to_have_text(names)
     assert page.locator("body > svg, body > div > svg").count() == 0, "the SVG is for where there are no scripts"
-    inside = frames[0].locator("body").bounding_box()["height"]
+    inside = place(frames[0].locator("body"))["height"]
     expect(page.locator("iframe").first).to_have_css("height", f"{math.ceil(inside)}px")
     expect(frames[0].locator("html")).to_have_attribute("data-theme", "dark")
 
