@@ -12,7 +12,7 @@ import torch
 
 from campaigns import disks, folders, inputs, kills, memory, requests, signals  # noqa: F401 - each declares some
 from campaigns.frame import CAMPAIGNS, run
-from campaigns.report import REPORT, section, write
+from campaigns.report import REPORT, add, counted, runs_of, text_of
 
 
 def main() -> int:
@@ -28,16 +28,19 @@ def main() -> int:
         for each in CAMPAIGNS.values():
             print(f"{each.name:20} {each.reach:>7,} cases  {each.about}")
         return 0
+    if arguments.write:
+        arguments.report.write_text(text_of(runs_of(arguments.report), CAMPAIGNS))
+        return 0
     faults = 0
     for name in names:
-        single = {"cases": 1, "first": arguments.case} if arguments.case is not None else {"cases": arguments.cases}
+        single = arguments.case is not None
+        first, cases = (arguments.case, 1) if single else (arguments.first, arguments.cases)
         minutes = arguments.minutes / len(names)
-        tally = run(CAMPAIGNS[name], arguments.seed, minutes=minutes, **single)
+        tally = run(CAMPAIGNS[name], arguments.seed, minutes=minutes, cases=cases, first=first)
         faults += len(tally.faults)
-        if arguments.case is None and tally.cases:
+        if not single and tally.cases:
             command = shlex.join(["python", "-m", "campaigns", *sys.argv[1:]])
-            text = section(CAMPAIGNS[name], tally, command)
-            write(arguments.report, {name: text}, list(CAMPAIGNS))
+            add(arguments.report, counted(CAMPAIGNS[name], tally, command), CAMPAIGNS)
     return 1 if faults else 0
 
 
@@ -52,9 +55,19 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--cases", type=int, default=0, metavar="N", help="of each; 0: a whole campaign")
     found.add_argument("--seed", type=int, default=1, metavar="S", help="the same seed draws the same cases")
+    found.add_argument(
+        "--first", type=int, default=0, metavar="N", help="begin with case N: those before are counted"
+    )
     found.add_argument("--case", type=int, metavar="N", help="case N alone, as it is named where it was a fault")
-    found.add_argument("--report", type=Path, default=REPORT, metavar="FILE", help="where the counts are written")
+    found.add_argument(
+        "--report",
+        type=Path,
+        default=REPORT,
+        metavar="FILE",
+        help="where the counts are written, and beside it (.json) added up with those of other runs",
+    )
     found.add_argument("--list", action="store_true", help="tell the campaigns and run none")
+    found.add_argument("--write", action="store_true", help="write the report anew from its counts and run none")
     return found
 
 

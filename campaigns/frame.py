@@ -43,6 +43,7 @@ class Tally:
     """What was counted so far."""
 
     seed: int
+    first: int = 0  # the number of the first case
     counts: Counter[str] = field(default_factory=Counter)  # by how cases ended
     faults: dict[int, str] = field(default_factory=dict)  # by the number of the case
     seconds: float = 0.0
@@ -69,7 +70,7 @@ def run(
 ) -> Tally:
     """Cases until there are enough (`cases`; 0: as many as the campaign has) or the time is over (`minutes`; 0: it
     has no end). Ctrl-C ends it too; what was counted stays."""
-    tally, most = Tally(seed), cases or chosen.reach
+    tally, most = Tally(seed, first), cases or chosen.reach
     progress = Progress(chosen.name, most, quiet=quiet)
     with tempfile.TemporaryDirectory(prefix="regard-campaign-") as folder:
         begun = time.monotonic()

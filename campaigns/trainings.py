@@ -31,6 +31,7 @@ SMALL = run_path(str(Path(__file__).parents[1] / "results" / "processes.py"))
 TRAIN = {"steps": 10, "eval_every": 3, "learning_rate": 5e-4, "device": "cpu", "average_checkpoints": 2}
 WATCHED = ("mkdir", "rename", "replace", "fsync")  # of `os`: the calls by which files are saved
 PATIENCE = 120  # seconds for a training that takes one or two
+VALID = 12  # lines, pairs or images of the validation: trainings are killed, and not judged by their metrics
 CHANGING = ("seconds",)  # of a row of the log: what is no part of the training
 
 
@@ -48,14 +49,21 @@ class Whole:
 def write_data(folder: Path) -> list[str]:
     """The data of all trainings; their names."""
     SMALL["write_data"](folder)
+    for path in list(folder.glob("*.t*")):
+        lines = path.read_text().splitlines(keepends=True)
+        path.with_name(f"valid-{path.name}").write_text("".join(lines[:VALID]))
     return list(SMALL["recipes"](folder))
 
 
 def train(data: Path, name: str, out: Path, **options: Any) -> None:
     """In this process."""
     recipe = SMALL["recipes"](data)[name]
-    settings = {**TRAIN, **recipe.get("train", {})}
-    regard.train({**recipe, "train": settings}, out=out, **options)
+    found, settings = dict(recipe["data"]), {**TRAIN, **recipe.get("train", {})}
+    if "valid" in found:
+        found["valid"] = str(data / f"valid-{Path(found['valid']).name}")
+    elif found.get("valid_count", 0) > VALID:
+        found["valid_count"] = VALID
+    regard.train({**recipe, "data": found, "train": settings}, out=out, **options)
 
 
 def begin(

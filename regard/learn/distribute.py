@@ -84,9 +84,16 @@ class Team(Alone):
     def learning(self, model: Any, learn: Callable[[Any], Part]) -> Callable[[Any], Part]:
         options: dict[str, Any] = {BUFFERS: False}  # they are equal: statistics of batches are synchronised
         options["device_ids"] = [self.device] if self.device.type == "cuda" else None
+        learning = Learning(model, lambda batch: _zero_of(model))
         self.wrapped = DistributedDataParallel(
-            Learning(model, learn), process_group=self.group, gradient_as_bucket_view=True, **options
+            learning, process_group=self.group, gradient_as_bucket_view=True, **options
         )
+        # DDP sorts its buckets anew after the first backward pass, and the place of a gradient in its bucket
+        # decides in which order three processes or more add it up: here, so that a resumed training does not round
+        # its first step in another way.
+        self.wrapped(None).backward()
+        model.zero_grad()
+        learning.learn = learn
         return self.wrapped
 
     @contextmanager
@@ -194,6 +201,11 @@ class Learning(nn.Module):
     def forward(self, batch: Any) -> Part:
         assert self.learn is not None
         return self.learn(batch)
+
+
+def _zero_of(model: nn.Module) -> Tensor:
+    """Of which every gradient is zero."""
+    return torch.stack([0 * weight.sum() for weight in model.parameters() if weight.requires_grad]).sum()
 
 
 class _Sum(torch.autograd.Function):

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -16,7 +17,7 @@ from campaigns.children import MIB, in_child
 from campaigns.damage import damage
 from campaigns.folders import judge
 from campaigns.frame import CAMPAIGNS, Campaign, Case, Fault, Tally, run
-from campaigns.report import section, write
+from campaigns.report import REPORT, add, counted, runs_of, text_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="children are watched as Linux allows it")
 # `signals`, `memory` and `requests` are the long form of tests that are elsewhere.
@@ -79,18 +80,37 @@ def test_time_ends_it_and_ctrl_c_keeps_what_was_counted() -> None:
     assert tally.counts == {"fine": 2}
 
 
-def test_the_report_keeps_the_sections_of_other_campaigns(tmp_path: Path) -> None:
-    path, tally = tmp_path / "reliability.md", Tally(7)
-    tally.counts["refused"], tally.faults[4], tally.seconds = 12, "a | fault", 90
-    text = section(DICE, tally, "python -m campaigns dice")
-    write(path, {"dice": text}, ["kills", "dice"])
-    write(path, {"kills": text.replace("## dice", "## kills")}, ["kills", "dice"])
-    once = path.read_text()
-    assert once.index("## kills") < once.index("## dice")
-    assert "**12 cases, 1 faults** (whole: 60 cases), seed 7, 2 minutes" in once
-    assert "- case 4: a | fault" in once
-    write(path, {"dice": text}, ["kills", "dice"])
-    assert path.read_text() == once
+def test_the_report_adds_up_runs_and_counts_none_twice(tmp_path: Path) -> None:
+    path = tmp_path / "reliability.md"
+    table = {"kills": replace(DICE, name="kills"), "dice": DICE, "later": replace(DICE, name="later")}
+
+    def count(name: str, seed: int, first: int, cases: int) -> str:
+        tally = Tally(seed, first)
+        tally.counts["refused"], tally.counts["fault"], tally.seconds = cases - 1, 1, 90
+        tally.faults[first + 4] = "a | fault"
+        add(path, counted(table[name], tally, "python -m campaigns dice"), table)
+        return path.read_text()
+
+    count("dice", 7, 0, 12)
+    count("kills", 7, 0, 2)
+    assert "**12 cases, 1 faults** (whole: 60 cases)" in count("dice", 7, 0, 12)  # the same again
+    text = count("dice", 7, 12, 8)
+    assert "**20 cases, 2 faults**" in text
+    assert "| refused | 18 |" in text
+    assert "8 cases from 12 of seed 7, 1 faults, 2 minutes; " in text
+    assert "- case 16: a | fault" in text
+    assert "**50 cases, 3 faults**" in count("dice", 8, 0, 30)
+    assert text.index("## kills") < text.index("## dice") < text.index("## Not counted yet\n\n`later`.")
+
+
+def test_the_report_is_what_was_counted() -> None:
+    import campaigns.__main__  # noqa: F401 - declares them
+
+    runs = runs_of(REPORT)
+    assert REPORT.read_text() == text_of(runs, CAMPAIGNS), "python -m campaigns --write"
+    for each in runs:
+        assert sum(each.counts.values()) == each.cases
+        assert each.counts.get("fault", 0) == len(each.faults)
 
 
 # ---- children

@@ -250,6 +250,9 @@ def save_by_four(folder: Path) -> None:
         shutil.copytree(folder / "integers/two", folder / "integers/one")
     processes.barrier()
     go_on(TRANSFORMER, folder / "tied/four", 4, True, shard=True)
+    go_on(TRANSFORMER, folder / "copies/straight", 4, False)
+    for steps in (2, 4):
+        go_on(TRANSFORMER, folder / "copies/resumed", steps, steps > 2)
 
 
 def resume_by_two(folder: Path) -> None:
@@ -279,6 +282,10 @@ def test_a_run_of_four_processes_goes_on_with_four_two_and_one(tmp_path):
             assert regard.load(folder).model is not None
         with pytest.raises(checkpoint.Damaged, match="was truncated or altered"):
             checkpoint.read_plain(with_a_bit_changed(checkpoint.checkpoints(straight)[0]))
+    straight, resumed = tmp_path / "copies/straight", tmp_path / "copies/resumed"  # to the last bit
+    assert losses(resumed) == losses(straight)
+    assert metrics(resumed) == metrics(straight)
+    assert (resumed / "model.safetensors").read_bytes() == (straight / "model.safetensors").read_bytes()
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.suffix for path in files} <= {".safetensors", ".json", ".jsonl", ".svg", ".md", ".toml"}
 
