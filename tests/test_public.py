@@ -177,6 +177,7 @@ def test_sizes_are_told(objects: dict[str, Any]) -> None:
     assert said["Trace"] == "<Trace: attend (1, 11, 11)>"
     assert said["Packing"] == "<Packing: 130 tokens of 2 rows, padded to 90>"
     assert said["Evaluation"] == "<Evaluation on 1,000 texts: accuracy 95>"
+    assert repr(Evaluation({"accuracy": 95.0}, {"texts": 1})) == "<Evaluation on 1 text: accuracy 95>"
     assert said["Tokenizer"].startswith("<Tokenizer: 100 tokens")
     assert said["Translation"].startswith("Translation(source='3 May 1979', text='1979-05-03', score=-0.")
     assert "..., score=-" in said["Continuation"]

@@ -214,6 +214,11 @@ def test_any_mode(eyes: Recogniser, mode: str, tmp_path: Path) -> None:
     assert np.array_equal(answer.overlay().image, pixels)
 
 
+def test_eight_bits_that_pillow_holds_as_integers(eyes: Recogniser) -> None:
+    grey = Image.fromarray(picture(24, 32)).convert("L")
+    assert eyes.recognise(grey.convert("I")).probabilities == eyes.recognise(grey).probabilities
+
+
 @pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp", ".bmp", ".gif", ".JPEG", ".tif"])
 def test_any_format(eyes: Recogniser, suffix: str, tmp_path: Path) -> None:
     smooth = np.linspace(40, 200, 32 * 24).reshape(24, 32, 1).repeat(3, 2).astype(np.uint8)

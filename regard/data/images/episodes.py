@@ -171,7 +171,8 @@ class EpisodeData(TakenRows):
 class DrawnEpisodes(EpisodeData):
     """Classes, their images, their numbers and the order of the support are drawn. `count`: how many episodes;
     None: new episodes in every epoch, for training. `queries`: how many are asked about the same examples; of a
-    class there may be several, or none. `distort`: how much images are turned, sheared, scaled and shifted.
+    class there may be several, or none. `distort`: how much images are turned, sheared, scaled and shifted;
+    `invert`: the share of them that becomes dark where it is bright.
 
     In the first `curriculum_steps` batches the classes of an episode rise from 2 to `ways`, with numbers drawn from
     all: among many classes at once a network may never find out that the query has a counterpart."""
@@ -188,12 +189,13 @@ class DrawnEpisodes(EpisodeData):
         count: int | None = None,
         queries: int = 1,
         distort: float = 0.0,
+        invert: float = 0.0,
         curriculum_steps: int = 0,
         device: torch.device | str = "cpu",
     ):
         super().__init__(pool.images, pixels=pixels, batch_size=batch_size, device=device)
         self.ways, self.shots, self.queries, self.seed = ways, shots, queries, seed
-        self.distort, self.curriculum_steps = distort, curriculum_steps
+        self.distort, self.invert, self.curriculum_steps = distort, invert, curriculum_steps
         self.count = EPOCH * batch_size if count is None else count
         self.counts, self.starts = pool.counts, np.cumsum(pool.counts) - pool.counts
 
@@ -205,9 +207,13 @@ class DrawnEpisodes(EpisodeData):
         return min(2, self.ways) + (self.ways - 2) * step // self.curriculum_steps
 
     def change(self, images: Tensor, item: EpisodeItem) -> Tensor:
-        if not self.distort:
-            return images
-        return distort(images, self.distort, np.random.default_rng([self.seed, item.epoch, item.number, 1]))
+        drawn = [self.seed, item.epoch, item.number]
+        if self.distort:
+            images = distort(images, self.distort, np.random.default_rng([*drawn, 1]))
+        if self.invert:
+            chosen = np.random.default_rng([*drawn, 2]).random(len(images)) < self.invert
+            images = torch.where(send(torch.from_numpy(chosen), images.device)[:, None, None, None], 255 - images, images)
+        return images
 
     def episodes(self, item: EpisodeItem) -> tuple[Tensor, Tensor]:
         generator = np.random.default_rng([self.seed, item.epoch, item.number])

@@ -298,7 +298,7 @@ class Evaluation:
     def __repr__(self) -> str:
         said = list(self.counts.items())[:1]
         said += [("truncated", count)] if (count := self.counts.get("truncated")) else []
-        on = ", ".join(f"{count:,} {name}" for name, count in said)
+        on = ", ".join(f"{count:,} {name.removesuffix('s') if count == 1 else name}" for name, count in said)
         metrics = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
         return f"<Evaluation{f' on {on}' if on else ''}: {metrics}>"
 

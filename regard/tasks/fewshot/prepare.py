@@ -96,6 +96,7 @@ def drawn(
         count=count,
         queries=settings.queries if count is None else 1,
         distort=settings.distort if count is None else 0.0,
+        invert=settings.invert if count is None else 0.0,
         curriculum_steps=settings.curriculum_steps if count is None else 0,
         device=device,
     )

@@ -43,6 +43,7 @@ class EpisodeSettings(ImageSplits["ImageSet"]):
     # images to be told of a training episode, about the same examples; in the paper one
     queries: int = setting(1, at_least=1)
     distort: float = setting(0.0, at_least=0, at_most=1)  # how far training images are turned, scaled and shifted
+    invert: float = setting(0.0, at_least=0, at_most=1)  # share of training images that become their negative
     # steps in which the classes of an episode rise from 2; 0: all at once
     curriculum_steps: int = setting(0, at_least=0)
     valid_episodes: int = setting(1000, at_least=1)  # episodes of a validation

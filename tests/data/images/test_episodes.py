@@ -95,6 +95,20 @@ def test_distorted_images_follow_from_the_item_and_are_distorted_in_batches_alon
     assert torch.equal(changed.take(places), plain.take(places))
 
 
+def test_a_share_of_training_images_becomes_its_negative():
+    images = np.random.default_rng(0).integers(256, size=(24, 8, 8, 1)).astype(np.uint8)
+    plain, half, every = (
+        DrawnEpisodes(Pool(images, np.full(8, 3)), ways=3, shots=1, pixels=PLAIN, batch_size=40, seed=0, invert=share)
+        for share in (0.0, 0.5, 1.0)
+    )
+    item = plain.order(0)[0]
+    seen, negative = plain.batch(item).images, every.batch(item).images
+    torch.testing.assert_close(negative, 1 - seen)
+    some = (half.batch(item).images == seen).flatten(2).all(-1)
+    torch.testing.assert_close(half.batch(item).images[~some], negative[~some])
+    assert 0.3 < some.float().mean() < 0.7
+
+
 def test_episodes_follow_from_seed_epoch_and_number_alone():
     first, again, other = drawn(), drawn(), drawn(seed=1)
     items = first.order(3)
