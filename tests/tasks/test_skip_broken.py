@@ -35,7 +35,7 @@ def test_a_broken_image_stops_a_training_that_goes_on_without_it(capsys: pytest.
     run = regard.train(recipe("recognise"), out="run", set={**valid, "data.skip_broken": True}, resume=True)
     said = capsys.readouterr().err
     assert f"Resuming after step {step}" in said
-    assert "1 of 36 images of train are broken and left out; images/c/38.png cannot be decoded" in said
+    assert "1 of 36 images of train is broken and left out; images/c/38.png cannot be decoded" in said
     assert run.report is not None
     assert run.report.step == 40
 

@@ -102,9 +102,10 @@ class Images:
         def name(row: int) -> str:
             return self.name(rows[row])
 
-        if self.pixels is not None:
+        if (decode := self.decode) is None:
+            assert self.pixels is not None
             return Images(len(rows), name=name, pixels=self.pixels[rows])
-        return Images(len(rows), name=name, decode=lambda row, size: self.read(rows[row], size))
+        return Images(len(rows), name=name, decode=lambda row, size: decode(rows[row], size))
 
 
 def read_image(path: str | Path, size: Size = ANY) -> np.ndarray:

@@ -76,7 +76,8 @@ class ImageSplits(MadeSplits[T]):
                 raise DataError(f"none of the {len(rows):,} images of {split} can be read: {errors[0]}")
             if errors:
                 more = f"; {errors[0]}" + ("; ..." if len(errors) > 1 else "")
-                say(f"{len(errors):,} of {len(rows):,} images of {split} are broken and left out{more}")
+                are = "is" if len(errors) == 1 else "are"
+                say(f"{len(errors):,} of {len(rows):,} images of {split} {are} broken and left out{more}")
             self._readable[split] = fine
         return self._readable[split]
 

@@ -299,3 +299,11 @@ def test_a_subset_of_images():
         assert np.array_equal(some.read(1, (7, 9)), known[1])
         assert (some.pixels is None) == (whole.pixels is None)
     assert asked == [(7, 9)]
+
+
+def test_a_broken_image_of_a_subset_is_told_once():
+    def decode(row, size):
+        raise DataError(f"{row}.png is empty")
+
+    with pytest.raises(DataError, match=r"^3\.png is empty; data\.skip_broken=true leaves out [^;]*$"):
+        Images(5, name=str, decode=decode).subset([3, 1]).subset([0]).read(0)
