@@ -73,27 +73,24 @@ def from_one_position_to_another(shift: int = 5) -> Table:
     return Table.of(torch.stack(list(rows.values())), list(rows), ["0", "1", "2", "3"])
 
 
-def two_ideas_that_fail() -> Table:
-    """Before the waves come to mind: the plain number, or position / length between 0 and 1. The plain number
-    grows without limit, and soon drowns a word's vector, whose length is about 1. The fraction is small, but
-    the *same* step from one word to the next has another size in each sentence, and the last word of a short
-    and of a long one have the same number."""
-    number, wave = Number(64), Sinusoidal(64)
-    rows = []
-    for length in (5, 20, 100):
-        last, size = torch.tensor([length - 1]), torch.tensor([length])
-        fraction = Fraction(64, max_positions=512)(torch.arange(length), lengths=size)[0]
-        row = {
-            "words": length,
-            "fraction of the last": fraction[-1, 0].item(),
-            "step of the fraction": fraction[1, 0].item(),
-        }
-        row |= {
-            "length of number vector": number(last).norm().item(),
-            "length of wave vector": wave(last).norm().item(),
-        }
-        rows.append(row)
-    return Table(rows, digits=2)
+def the_plain_number() -> Curves:
+    """What comes to mind before the waves: the number of the place itself. It grows without limit, and soon
+    drowns a word's vector, whose length is about 1. The waves have the same length everywhere."""
+    places = torch.arange(100)
+    ideas = {"plain number": Number(64), "waves": Sinusoidal(64)}
+    series = {name: (places.tolist(), idea(places).norm(dim=-1).tolist()) for name, idea in ideas.items()}
+    return Curves(series, "How long the vector of a position is", "position", "length", from_zero=True)
+
+
+def a_fraction_between_0_and_1() -> Curves:
+    """The next idea: the place divided by the number of words. It stays small, but the *same* step from one
+    word to the next has another size in each sentence, the steeper the shorter it is, and the last words of a
+    short and of a long one have the same number."""
+    idea, series = Fraction(64, max_positions=512), {}
+    for length in (5, 20, 60):
+        told = idea(torch.arange(length), lengths=torch.tensor([length]))[0, :, 0]
+        series[f"{length} words"] = (list(range(length)), told.tolist())
+    return Curves(series, "Position as a fraction", "position", "fraction", from_zero=True)
 
 
 def word_against_position() -> Table:

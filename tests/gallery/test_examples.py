@@ -71,10 +71,11 @@ def test_positions_in_numbers(short: Any) -> None:
             np.testing.assert_allclose(made, wanted, atol=1e-5)
     low, high = positions.alike_by_distance().spread["dot product"]
     np.testing.assert_allclose(low, high, atol=1e-4)
-    fractions = positions.two_ideas_that_fail().rows
-    assert {row["fraction of the last"] for row in fractions} == {1.0}
-    assert fractions[0]["step of the fraction"] > 20 * fractions[2]["step of the fraction"]
-    assert fractions[2]["length of number vector"] > 100 * fractions[2]["length of wave vector"]
+    lengths = positions.the_plain_number().series
+    assert lengths["plain number"][1][-1] > 100 * lengths["waves"][1][-1]
+    fractions = [line for _, line in positions.a_fraction_between_0_and_1().series.values()]
+    assert {line[-1] for line in fractions} == {1.0}
+    assert fractions[0][1] > 10 * fractions[2][1]
     plain, scaled = (row["cosine of their sum and the word"] for row in positions.word_against_position().rows)
     assert plain < 0.1 < 0.7 < scaled
 
