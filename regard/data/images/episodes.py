@@ -212,7 +212,9 @@ class DrawnEpisodes(EpisodeData):
             images = distort(images, self.distort, np.random.default_rng([*drawn, 1]))
         if self.invert:
             chosen = np.random.default_rng([*drawn, 2]).random(len(images)) < self.invert
-            images = torch.where(send(torch.from_numpy(chosen), images.device)[:, None, None, None], 255 - images, images)
+            images = torch.where(
+                send(torch.from_numpy(chosen), images.device)[:, None, None, None], 255 - images, images
+            )
         return images
 
     def episodes(self, item: EpisodeItem) -> tuple[Tensor, Tensor]:

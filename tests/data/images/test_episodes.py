@@ -98,7 +98,9 @@ def test_distorted_images_follow_from_the_item_and_are_distorted_in_batches_alon
 def test_a_share_of_training_images_becomes_its_negative():
     images = np.random.default_rng(0).integers(256, size=(24, 8, 8, 1)).astype(np.uint8)
     plain, half, every = (
-        DrawnEpisodes(Pool(images, np.full(8, 3)), ways=3, shots=1, pixels=PLAIN, batch_size=40, seed=0, invert=share)
+        DrawnEpisodes(
+            Pool(images, np.full(8, 3)), ways=3, shots=1, pixels=PLAIN, batch_size=40, seed=0, invert=share
+        )
         for share in (0.0, 0.5, 1.0)
     )
     item = plain.order(0)[0]
