@@ -194,11 +194,11 @@ class OwnPieces(Way):
 class Learning(nn.Module):
     """Torch's wrappers see to gradients in `forward`: `wrapped.module.loss(batch)` would not synchronise them."""
 
-    def __init__(self, model: nn.Module, learn: Callable[[Any], Part] | None = None) -> None:
+    def __init__(self, model: nn.Module, learn: Callable[[Any], Any] | None = None) -> None:
         super().__init__()
         self.model, self.learn = model, learn
 
-    def forward(self, batch: Any) -> Part:
+    def forward(self, batch: Any) -> Any:
         assert self.learn is not None
         return self.learn(batch)
 
