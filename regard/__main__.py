@@ -1,11 +1,17 @@
-"""The program `regard`. Signals are heard before anything large is imported."""
+"""The program `regard`. A signal that comes before it can be answered waits; nothing large is imported until it can."""
 
-from regard.base.processes import launched
-from regard.base.signals import signals_end
+import signal
 
 
 def main() -> None:
+    masks = hasattr(signal, "pthread_sigmask")  # not on Windows
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM)) if masks else ()
+    from regard.base.processes import launched
+    from regard.base.signals import signals_end
+
     with signals_end(process=True, quiet=launched()):  # torchrun tells what it was stopped by
+        if masks:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         from regard.app.cli.main import main
 
         main()

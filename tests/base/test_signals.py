@@ -246,6 +246,7 @@ def test_a_delivery_ends_twice_and_without_a_beginning() -> None:
 @pytest.mark.parametrize(
     ("when", "numbers", "code", "said"),
     [
+        ("regard.base.processes", "2", 130, "stopped\n"),  # nobody can answer yet
         ("typer", "2", 130, "stopped\n"),
         ("typer", "15", 143, "stopped by SIGTERM\n"),
         ("typer", "15,15", 143, "stopped by SIGTERM\n"),
