@@ -37,9 +37,9 @@ EARLY = {f"{PACKAGE}/{name}.py" for name in ("__init__", "errors", "__main__")} 
     "signals",
     "SIGINT or SIGTERM, once or twice, to `regard train` as a process of its own, at a random moment: in its first "
     "second, while it starts, or while it trains (then forked off a process that has imported torch).",
-    holds="it ends with status 130 or 143 (or by the signal, which shells show so), with a message; what was "
-    "trained is saved, or nothing was begun. While Python itself starts and the first lines are imported, the signal is "
-    "Python's, and SIGINT may print its traceback.",
+    holds="it ends with status 130 or 143, or by the signal, which shells show so, and with a message; what was "
+    "trained is saved, or nothing was begun. The signal is Python's while Python starts and the first lines are "
+    "imported, and SIGINT may print its traceback there.",
     reach=300,
 )
 @contextmanager

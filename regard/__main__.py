@@ -1,4 +1,4 @@
-"""The program `regard`. A signal that comes before it can be answered waits; nothing large is imported until it can."""
+"""The program `regard`. A signal waits until it can be answered; nothing large is imported before."""
 
 import signal
 

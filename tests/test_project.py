@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 
 import regard
+from regard.base.tensors import CHECKSUM, checksum
 from regard.models import MODELS
 from regard.runs.folder import Folder
 from regard.runs.shipped import SHIPPED, shipped
@@ -248,6 +250,13 @@ def test_every_system_has_a_run_that_is_shipped_and_small():
         )
         assert wanted <= {path.name for path in files}
         assert sum(path.stat().st_size for path in files) < 8_000_000
+
+
+def test_every_shipped_run_has_the_checksum_of_its_weights():
+    for path in SHIPPED.glob("*/*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            tensors = [(name, file.get_tensor(name)) for name in file.keys()]  # noqa: SIM118
+            assert file.metadata()[CHECKSUM] == checksum(tensors), path
 
 
 def test_an_installed_copy_has_its_recipes_and_shipped_runs(installed):
