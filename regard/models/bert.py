@@ -12,18 +12,13 @@ truncated at two standard deviations. Sizes: base and large are the paper's, the
 2019 (Well-read students learn better). Positions count padding too. Left out: the head for token classification.
 
 Not in the paper, and off by default: with `bigrams` a linear classifier of tokens and bigrams (`layers.bigrams`),
-[CLS] and [SEP] included, stands beside a classifier, for a few thousand texts and random weights. Each of the two
-learns by a loss of its own, as BERT alone would soon fit such texts and leave the other nothing to learn; then both
-are asked:
-
-    p = softmax(0.3 (W_c tanh(W_p x_0) + b_c) + 2 linear part)       a product of both, each to a power
-
-The attention says nothing about the linear part. A run is a Hugging Face folder, unless it has that part."""
+[CLS] and [SEP] included, stands beside a classifier, for a few thousand texts and random weights. The attention
+says nothing about it. A run is a Hugging Face folder, unless it has that part."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -36,7 +31,7 @@ from regard.base.shared_batch import over_all, rows_of_all
 from regard.data.text.masking import MaskedBatch
 from regard.data.text.question_windows import QuestionBatch
 from regard.data.text.text_encoding import LabelledBatch, PairEncoding
-from regard.layers.bigrams import BigramClassifier
+from regard.layers.bigrams import BigramClassifier, ClassParts, beside
 from regard.layers.block import ACTIVATIONS, Block, check_heads, through
 from regard.layers.init import truncated_normal_
 from regard.layers.loss import Loss, label_loss, token_loss
@@ -59,8 +54,6 @@ TASKS = {
     "classify": "classify",
     "span": "ask",
 }
-# Of the logits of BERT and of the linear part. On held-out texts BERT is much too sure, the linear part too little.
-SHARES = 0.3, 2.0
 
 
 @dataclass(frozen=True)
@@ -89,6 +82,8 @@ class BertConfig:
     attention_dropout: float = setting(0.1, at_least=0, below=1)  # dropout of attention weights
     # classifier: rows of hashed bigrams in a linear part beside it, with its own loss; attention shows the other
     bigrams: int = setting(0, at_least=1, or_zero="no such part", later=True)
+    # with bigrams: powers of the probabilities of BERT and of the linear part, whose product is the answer
+    bigram_shares: tuple[float, float] = setting((0.3, 2.0), at_least=0, later=True)
 
     def __post_init__(self) -> None:
         check(self)
@@ -159,7 +154,8 @@ class Bert(nn.Module):
     }
     task = "fill"  # by default; config.task depends on the head
     numbering = "bert"
-    OF_RECIPE = ("head", "pooler", "bigrams")  # set by the recipe, even when training starts from another run
+    # Set by the recipe, even when training starts from another run.
+    OF_RECIPE = ("head", "pooler", "bigrams", "bigram_shares")
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -203,7 +199,11 @@ class Bert(nn.Module):
         self.bigrams = None
         if config.has_linear_part:
             self.bigrams = BigramClassifier(
-                config.vocabulary, config.bigrams, config.classes, dropout=config.dropout
+                config.vocabulary,
+                config.bigrams,
+                config.classes,
+                dropout=config.dropout,
+                shares=config.bigram_shares,
             )
 
     @property
@@ -267,13 +267,13 @@ class Bert(nn.Module):
 
     def class_logits(self, batch: TextBatch) -> Tensor:
         """Texts or pairs of texts -> (B, classes)"""
-        return self._together(*self._class_parts(batch))
+        return self.class_parts(batch).logits()
 
-    def _class_parts(self, batch: TextBatch) -> list[Tensor]:
-        """The logits of the pooled state, and behind them those of the linear part if there is one."""
+    def class_parts(self, batch: TextBatch) -> ClassParts:
+        """The logits of the pooled state, and those of the linear part if there is one."""
         self._must_be("classifies", "classify")
-        logits = self.classify(self.dropout(self.pooled(self.text_states(batch))))
-        return [logits] if self.bigrams is None else [logits, self.bigrams(batch.tokens, batch.mask)]
+        own = self.classify(self.dropout(self.pooled(self.text_states(batch))))
+        return beside(own, self.bigrams, batch.tokens, batch.mask)
 
     def span_logits(self, batch: TextBatch) -> Tensor:
         """Where the answer begins and where it ends: (B, T, 2). -inf at places that may be neither: all but [CLS]
@@ -284,9 +284,6 @@ class Bert(nn.Module):
         may &= F.pad(batch.mask[:, 1:], (0, 1))  # the last token is [SEP]
         may[:, 0] = True
         return logits.masked_fill(~may[..., None], -torch.inf)
-
-    def _together(self, logits: Tensor, linear: Tensor | None = None) -> Tensor:
-        return logits if linear is None else SHARES[0] * logits + SHARES[1] * linear
 
     def _predicted_states(self, states: Tensor) -> Tensor:
         self._must_be("predicts words", "masked", "pretrain")
@@ -304,7 +301,7 @@ class Bert(nn.Module):
         if isinstance(batch, QuestionBatch):
             return self._span_loss(batch)
         if isinstance(batch, LabelledBatch):
-            return self._class_loss(batch, label_smoothing)
+            return self.class_parts(batch).loss(batch, label_smoothing=label_smoothing)
         if self.config.head == "next":  # of whole texts, without masks
             assert batch.follows is not None
             states = self.states(batch.targets, batch.segments, batch.mask)
@@ -338,17 +335,6 @@ class Bert(nn.Module):
         logits = self.span_logits(batch)
         begins, ends = (label_loss(logits[..., side], at) for side, at in enumerate((batch.begins, batch.ends)))
         return Loss((begins.total + ends.total) / 2, begins.likelihood + ends.likelihood, begins.tokens)
-
-    def _class_loss(self, batch: LabelledBatch, label_smoothing: float) -> Loss:
-        """The mean of the losses of the parts, so that none is spared what another has learned."""
-        assert batch.labels is not None
-        parts = self._class_parts(batch)
-        given: dict[str, Any] = {"counted": batch.counted, "label_smoothing": label_smoothing}
-        losses = [label_loss(logits, batch.labels, **given) for logits in parts]
-        if len(parts) == 1:
-            return losses[0]
-        both = label_loss(self._together(*parts).detach(), batch.labels, counted=batch.counted)
-        return Loss(torch.stack([loss.total for loss in losses]).mean(), both.likelihood, both.tokens)
 
     def adopt(self, other: Bert) -> list[str]:
         """Copy the weights of another BERT; returns the names of those that stay new. A head for other classes is

@@ -12,7 +12,7 @@ documents of a batch are rows of one table, so that every layer computes real wo
 
 Differences from the paper: embeddings are learned with the rest, unless data.vectors names a file of vectors that
 they begin with (the paper learns these by word2vec from its training texts); dropout, which the paper has none of;
-LSTM cells are an option, and so are the added logits of a linear classifier of words and bigrams (`bigrams`, see
+LSTM cells are an option, and so is a linear classifier of words and bigrams beside the network (`bigrams`, see
 `layers.bigrams`), about which the attention says nothing. A document without words reads 0."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from regard.base.dropout import Dropout
 from regard.base.fields import check, setting
 from regard.data.text.document_encoding import DocumentBatch, DocumentEncoding, cut_rows
 from regard.data.text.sentences import WAYS
-from regard.layers.bigrams import build_bigrams, scaled
+from regard.layers.bigrams import ClassParts, build_bigrams, scaled
 from regard.layers.pooling import PooledEncoder, WordEmbedding
 from regard.layers.recurrent import KINDS, PADDING_GATES
 from regard.layers.replay import must_not_sync
@@ -53,8 +53,10 @@ class HANConfig:
     max_words: int = setting(64, at_least=1)  # most tokens of a sentence; a longer sentence becomes several
     dropout: float = setting(0.5, at_least=0, below=1)  # dropout of embeddings, states and what is read
     word_dropout: float = setting(0.0, at_least=0, below=1)  # dropout of whole words
-    # rows of hashed bigrams in a linear classifier whose logits are added; what attention shows is the other part
+    # rows of hashed bigrams in a linear part beside it, with its own loss; what attention shows is the other part
     bigrams: int = setting(0, at_least=1, or_zero="no such part", later=True)
+    # with bigrams: powers of the probabilities of the states and of the linear part, whose product is the answer
+    bigram_shares: tuple[float, float] = setting((1.0, 1.0), at_least=0, later=True)
 
     def __post_init__(self) -> None:
         check(self)
@@ -113,14 +115,19 @@ class HAN(WordClassifier):
 
     def forward(self, batch: DocumentBatch) -> Tensor:
         """Logits (B, classes)."""
+        return self.class_logits(batch)
+
+    def class_parts(self, batch: DocumentBatch) -> ClassParts:
+        """Of documents."""
         read = self.read_sentences(batch.tokens, batch.mask)  # (R, D)
         # An embedding lookup, whose backward pass is deterministic.
         vectors = F.embedding(batch.sentences, read)  # (B, S, D)
-        logits = self.classify(self.dropout(self.sentences(vectors, batch.document_mask)))
+        own = self.classify(self.dropout(self.sentences(vectors, batch.document_mask)))
         if self.bigrams is None:
-            return logits
+            return ClassParts(own)
         sums = F.embedding(batch.sentences, self.bigrams.sums(batch.tokens, batch.mask))  # (B, S, C + 1)
-        return logits + scaled((sums * batch.document_mask[..., None]).sum(1))
+        linear = scaled((sums * batch.document_mask[..., None]).sum(1))
+        return ClassParts(own, linear, self.bigrams.shares)
 
     def read_sentences(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Tokens (R, W), the longest row first -> a vector for each row (R, D)"""
@@ -131,10 +138,6 @@ class HAN(WordClassifier):
         else:
             read = [self.words(tokens[a:b, :width], mask[a:b, :width], self.embed) for a, b, width in groups]
         return torch.cat(read) if len(read) > 1 else read[0]
-
-    def class_logits(self, batch: DocumentBatch) -> Tensor:
-        """(B, classes)"""
-        return self(batch)
 
 
 def row_groups(mask: Tensor) -> list[tuple[int, int, int]]:

@@ -9,8 +9,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from regard.layers.bigrams import ClassParts
 from regard.layers.init import take_over
-from regard.layers.loss import Loss, label_loss
+from regard.layers.loss import Loss
 from regard.layers.pooling import WordEmbedding
 
 MOST_LABELS = 1 << 20
@@ -49,7 +50,7 @@ class WordClassifier(nn.Module, ABC):
     """Base class of classifiers that pool the states of words; a subclass adds layers `embed` and `classify`, and
     `bigrams` if its settings ask for that part."""
 
-    OF_RECIPE = ("bigrams",)  # set by the recipe, even when training starts from another run
+    OF_RECIPE = ("bigrams", "bigram_shares")  # set by the recipe, even when training starts from another run
     embed: WordEmbedding
 
     @property
@@ -58,8 +59,12 @@ class WordClassifier(nn.Module, ABC):
         """Where a trace sees the weights, those of words first; (): the model has none."""
 
     @abstractmethod
-    def class_logits(self, batch: Any) -> Tensor:
+    def class_parts(self, batch: Any) -> ClassParts:
         """The logits of the classes (B, C)."""
+
+    def class_logits(self, batch: Any) -> Tensor:
+        """(B, classes)"""
+        return self.class_parts(batch).logits()
 
     @property
     def alignment(self) -> str:
@@ -73,9 +78,7 @@ class WordClassifier(nn.Module, ABC):
 
     def loss(self, batch: Any, *, label_smoothing: float = 0.0) -> Loss:
         """Cross-entropy of the classes."""
-        logits = self.class_logits(batch)
-        assert batch.labels is not None
-        return label_loss(logits, batch.labels, counted=batch.counted, label_smoothing=label_smoothing)
+        return self.class_parts(batch).loss(batch, label_smoothing=label_smoothing)
 
     def adopt(self, other: Any) -> list[str]:
         """Copy the weights of another; returns the names of those that stay new. A head for other classes is not

@@ -10,9 +10,9 @@
 Attention pooling is that of Yang et al. 2016 (see `han`) over the words of the whole text; mean pooling of
 embeddings is the deep averaging network of Iyyer et al. 2015 without hidden layers. An empty text reads 0.
 
-In none of these papers, and off by default: with `bigrams` the logits of a linear classifier of words and bigrams
-(`layers.bigrams`) are added; from a few thousand texts both learn more than either alone. The attention says
-nothing about that part."""
+In none of these papers, and off by default: with `bigrams` a linear classifier of words and bigrams stands beside
+it (`layers.bigrams`); from a few thousand texts both know more than either alone. The attention says nothing about
+that part."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from regard.base.dropout import Dropout
 from regard.base.fields import check, setting
 from regard.data.text.text_encoding import PlainEncoding, TokenBatch
-from regard.layers.bigrams import build_bigrams
+from regard.layers.bigrams import ClassParts, beside, build_bigrams
 from regard.layers.pooling import POOLS, PooledEncoder, WordEmbedding
 from regard.layers.recurrent import KINDS, PADDING_GATES
 from regard.models.labels import WordClassifier, check_classes
@@ -44,8 +44,10 @@ class PoolingConfig:
     attention: int = setting(0, at_least=0)  # attention pooling: size of u_i; 0: as the states
     dropout: float = setting(0.5, at_least=0, below=1)  # dropout of embeddings, states and what is read
     word_dropout: float = setting(0.0, at_least=0, below=1)  # dropout of whole words
-    # rows of hashed bigrams in a linear classifier whose logits are added; what attention shows is the other part
+    # rows of hashed bigrams in a linear part beside it, with its own loss; what attention shows is the other part
     bigrams: int = setting(0, at_least=1, or_zero="no such part", later=True)
+    # with bigrams: powers of the probabilities of the states and of the linear part, whose product is the answer
+    bigram_shares: tuple[float, float] = setting((1.0, 1.0), at_least=0, later=True)
 
     def __post_init__(self) -> None:
         check(self)
@@ -100,9 +102,12 @@ class Pooling(WordClassifier):
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """tokens (B, T), padded on the right -> logits (B, classes)"""
         mask = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
-        logits = self.classify(self.dropout(self.text(tokens, mask, self.embed)))
-        return logits if self.bigrams is None else logits + self.bigrams(tokens, mask)
+        return self._parts(tokens, mask).logits()
 
-    def class_logits(self, batch: TokenBatch) -> Tensor:
-        """(B, classes)"""
-        return self(batch.tokens, batch.mask)
+    def _parts(self, tokens: Tensor, mask: Tensor) -> ClassParts:
+        own = self.classify(self.dropout(self.text(tokens, mask, self.embed)))
+        return beside(own, self.bigrams, tokens, mask)
+
+    def class_parts(self, batch: TokenBatch) -> ClassParts:
+        """Of texts."""
+        return self._parts(batch.tokens, batch.mask)

@@ -13,12 +13,13 @@ from torch import Tensor
 from regard.data.text.document_encoding import DocumentBatch
 from regard.data.text.text_encoding import LabelledBatch, TokenBatch
 from regard.layers.bigrams import SCALE, BigramClassifier
+from regard.layers.loss import label_loss
 from regard.models import MODELS
-from regard.models.bert import SHARES
 
 WORDS, ROWS, CLASSES = 9, 50, 3
 TOKENS = torch.tensor([[4, 5, 4, 5, 6], [5, 4, 7, 0, 0], [0, 0, 0, 0, 0]])
 MASK = torch.arange(5) < torch.tensor([5, 3, 0])[:, None]
+LABELS = torch.tensor([1, 0, 2])
 WORDY = {"embed": 5, "dim": 4}
 KINDS: dict[str, dict[str, Any]] = {
     "pooling": WORDY,
@@ -44,10 +45,11 @@ def model(kind: str, labels: tuple[str, ...] = ("a", "b", "c"), **changes: Any) 
 
 def batch(kind: str) -> Any:
     if kind == "bert":
-        return LabelledBatch(TOKENS, torch.zeros_like(TOKENS), MASK)
+        return LabelledBatch(TOKENS, torch.zeros_like(TOKENS), MASK, LABELS)
     if kind != "han":
-        return TokenBatch(TOKENS, MASK)
-    return DocumentBatch(TOKENS, MASK, torch.tensor([[1, 0], [2, 0]]), torch.tensor([[True, True], [True, False]]))
+        return TokenBatch(TOKENS, MASK, LABELS)
+    sentences = torch.tensor([[1, 0], [2, 0]]), torch.tensor([[True, True], [True, False]])
+    return DocumentBatch(TOKENS, MASK, *sentences, LABELS[:2])
 
 
 @torch.no_grad()
@@ -91,21 +93,60 @@ def test_words_are_dropped_while_training_only() -> None:
     torch.testing.assert_close(part(TOKENS, MASK), build()(TOKENS, MASK))
 
 
+def trained(kind: str, **changes: Any) -> Any:
+    """Its linear part knows something."""
+    wide = model(kind, bigrams=ROWS, **changes)
+    wide.bigrams.load_state_dict(build().state_dict())
+    return wide
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
 def test_a_model_begins_as_the_one_without(kind: str) -> None:
+    """But for the share of its own logits."""
     plain, wide = model(kind), model(kind, bigrams=ROWS)
-    examples = batch(kind)
-    own, linear = SHARES if kind == "bert" else (1, 1)
-    assert torch.equal(own * plain.class_logits(examples), wide.class_logits(examples))
-    wide.bigrams.load_state_dict(build().state_dict())
-    found = (wide.class_logits(examples) - own * plain.class_logits(examples)) / linear
-    torch.testing.assert_close(found, documents() if kind == "han" else wide.bigrams(TOKENS, MASK))
+    share, _ = wide.config.bigram_shares
+    assert torch.equal(share * plain.class_logits(batch(kind)), wide.class_logits(batch(kind)))
 
 
-def documents() -> Tensor:
-    """Of all words of a document; bigrams are those of a sentence."""
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_the_answer_is_the_product_of_both_probabilities_each_to_a_power(kind: str) -> None:
+    for changes in ({}, {"bigram_shares": (0.25, 3.0)}):
+        wide = trained(kind, **changes)
+        own, beside = wide.config.bigram_shares
+        linear = documents() if kind == "han" else wide.bigrams(TOKENS, MASK)
+        wanted = model(kind).class_logits(batch(kind)).softmax(-1) ** own * linear.softmax(-1) ** beside
+        found = wide.class_logits(batch(kind)).softmax(-1)
+        torch.testing.assert_close(found, wanted / wanted.sum(-1, keepdim=True))
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_parts_learn_by_a_loss_of_their_own(kind: str, label_smoothing: float) -> None:
+    """So the gradients of a model's own layers are half of those without the linear part, whatever that says."""
+    plain, wide, examples = model(kind), trained(kind), batch(kind)
+    alone, loss = (each.loss(examples, label_smoothing=label_smoothing) for each in (plain, wide))
     part = build()
+    linear = label_loss(
+        documents(part) if kind == "han" else part(TOKENS, MASK), examples.labels, label_smoothing=label_smoothing
+    )
+    torch.testing.assert_close(loss.total, (alone.total + linear.total) / 2)
+    for each in (alone, linear, loss):
+        each.total.backward()
+    wanted = {**dict(plain.named_parameters()), **{f"bigrams.{name}": p for name, p in part.named_parameters()}}
+    for name, weight in wide.named_parameters():
+        if wanted[name].grad is not None:
+            torch.testing.assert_close(weight.grad, wanted[name].grad / 2)
+    assert wide.bigrams.words.weight.grad.any()
+    answers = label_loss(wide.class_logits(examples), examples.labels)
+    torch.testing.assert_close(loss.likelihood, answers.likelihood)
+    assert (loss.tokens, loss.likelihood.requires_grad) == (len(examples.labels), False)
+
+
+def documents(part: BigramClassifier | None = None) -> Tensor:
+    """Of all words of a document; bigrams are those of a sentence."""
+    part = part or build()
     both = math.sqrt(3) * part(TOKENS[1:2], MASK[1:2]) + math.sqrt(5) * part(TOKENS[:1], MASK[:1])
     return torch.cat([both / math.sqrt(8), torch.zeros_like(both)])
 

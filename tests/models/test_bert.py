@@ -13,8 +13,7 @@ from regard.attention import trace
 from regard.data.text.masking import MaskedBatch
 from regard.data.text.question_windows import QuestionBatch
 from regard.data.text.text_encoding import LabelledBatch
-from regard.layers.loss import label_loss
-from regard.models.bert import HEADS, SHARES, Bert, BertConfig
+from regard.models.bert import HEADS, Bert, BertConfig
 
 WORDS, DIM, LOOKS, LAYERS, LONGEST = 11, 6, 2, 2, 12
 TEXT, PARTS = torch.tensor([2, 5, 7, 3, 9, 3]), torch.tensor([0, 0, 0, 0, 1, 1])
@@ -246,42 +245,6 @@ def test_the_loss_of_a_classifier_is_that_of_its_classes(label_smoothing: float)
     near(loss.total, -((1 - label_smoothing) * known.sum() + label_smoothing * sure.mean(1).sum()))
     near(loss.likelihood, known)
     assert loss.tokens == 4
-
-
-def parts(model: Bert, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
-    """The logits of BERT and of the linear part."""
-    assert model.bigrams is not None
-    return model.classify(model.pooled(model.text_states(batch))), model.bigrams(batch.tokens, batch.mask)
-
-
-@torch.no_grad()
-def test_beside_a_linear_part_probabilities_are_multiplied() -> None:
-    """Each to a power: that of BERT, which is too sure of texts it has not seen, counts less."""
-    model, batch = build("beside a linear part").double(), labelled()
-    own, linear = (logits.softmax(-1) for logits in parts(model, batch))
-    wanted = own ** SHARES[0] * linear ** SHARES[1]
-    found = model.class_logits(batch).softmax(-1)
-    torch.testing.assert_close(found, wanted / wanted.sum(-1, keepdim=True))
-    assert SHARES[0] < SHARES[1]
-
-
-@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
-def test_a_linear_part_and_bert_learn_by_a_loss_of_their_own(label_smoothing: float) -> None:
-    model, batch = build("beside a linear part").double(), labelled()
-    assert batch.labels is not None
-    loss = model.loss(batch, label_smoothing=label_smoothing)
-    torch.testing.assert_close(loss.likelihood, label_loss(model.class_logits(batch), batch.labels).likelihood)
-    assert (loss.tokens, loss.likelihood.requires_grad) == (4, False)
-    alone = [
-        label_loss(logits, batch.labels, label_smoothing=label_smoothing).total for logits in parts(model, batch)
-    ]
-    torch.testing.assert_close(loss.total, sum(alone) / 2)
-    loss.total.backward()
-    for total, beside in zip(alone, (False, True), strict=True):
-        own = {name: p for name, p in model.named_parameters() if name.startswith("bigrams") == beside}
-        for (name, weight), wanted in zip(own.items(), torch.autograd.grad(total, list(own.values())), strict=True):
-            assert wanted.any(), name
-            torch.testing.assert_close(weight.grad, wanted / 2)
 
 
 @pytest.mark.parametrize("place", ["dropout", "attention_dropout"])

@@ -11,7 +11,7 @@ The tape and its gradients are those of `tape.py`. The first word has nothing to
 stacked: each has a tape of its own and reads the states of the layer below. Differences: upper layers do not read
 x_t as well (the paper's skip connections), so that the layers are those of `rnnlm` with a look back in addition;
 the classifier is one linear layer, as that of `pooling` (the paper has two with a ReLU between them), and the
-pooling is an option, and so are the added logits of a linear classifier of words and bigrams (`bigrams`, see
+pooling is an option, and so is a linear classifier of words and bigrams beside it (`bigrams`, see
 `layers.bigrams`), about which the attention says nothing. Left out: the attention between two texts (the paper's
 section 4)."""
 
@@ -27,9 +27,9 @@ from regard.base.dropout import Dropout, drop
 from regard.base.fields import check, setting
 from regard.data.text.text_encoding import PlainEncoding, TokenBatch
 from regard.data.text.windows import TextBatch
-from regard.layers.bigrams import build_bigrams
+from regard.layers.bigrams import ClassParts, beside, build_bigrams
 from regard.layers.encoder_decoder import check_tied
-from regard.layers.loss import Loss, check_one_document, label_loss, next_token_loss
+from regard.layers.loss import Loss, check_one_document, next_token_loss
 from regard.layers.pooling import WordEmbedding, build_pool
 from regard.layers.replay import must_not_sync
 from regard.layers.state import State
@@ -60,8 +60,10 @@ class LSTMNConfig:
     word_dropout: float = setting(0.0, at_least=0, below=1)  # dropout of whole words
     # dropout of recurrent weights (Merity 2018)
     weight_dropout: float = setting(0.0, at_least=0, below=1, later=True)
-    # classifier: rows of hashed bigrams in a linear part whose logits are added; what attention shows is the other
+    # classifier: rows of hashed bigrams in a linear part beside it, with its own loss; attention shows the other
     bigrams: int = setting(0, at_least=1, or_zero="no such part", later=True)
+    # with bigrams: powers of the probabilities of the states and of the linear part, whose product is the answer
+    bigram_shares: tuple[float, float] = setting((1.0, 1.0), at_least=0, later=True)
 
     def __post_init__(self) -> None:
         check(self)
@@ -84,7 +86,8 @@ class LSTMN(nn.Module):
     task = "generate"  # by default; config.task depends on the head
     numbering = "gpt2"
     padded_side = "left"  # of prompts: `start` may be captured with more padding
-    OF_RECIPE = ("head", "pool", "bigrams")  # set by the recipe, even when training starts from another run
+    # Set by the recipe, even when training starts from another run.
+    OF_RECIPE = ("head", "pool", "bigrams", "bigram_shares")
 
     def __init__(self, config: LSTMNConfig):
         super().__init__()
@@ -139,23 +142,24 @@ class LSTMN(nn.Module):
         """Logits: (B, T, V) of each next token, or (B, classes) of texts padded on the right"""
         if self.config.head == "classify":
             mask = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
-            pooled = self.pool(self.states(tokens), mask)  # (B, dim): no words that could share a mask
-            logits = self.classify(drop(pooled, self.config.dropout, self.training))
-            return logits if self.bigrams is None else logits + self.bigrams(tokens, mask)
+            return self._parts(tokens, mask).logits()
         return self.out(self.states(tokens, mask))
+
+    def _parts(self, tokens: Tensor, mask: Tensor) -> ClassParts:
+        self._must("classify")
+        pooled = self.pool(self.states(tokens), mask)  # (B, dim): no words that could share a mask
+        own = self.classify(drop(pooled, self.config.dropout, self.training))
+        return beside(own, self.bigrams, tokens, mask)
 
     def class_logits(self, batch: TokenBatch) -> Tensor:
         """(B, classes)"""
-        self._must("classify")
-        return self(batch.tokens, batch.mask)
+        return self._parts(batch.tokens, batch.mask).logits()
 
     def loss(self, batch: TextBatch | TokenBatch, *, label_smoothing: float = 0.0) -> Loss:
         """Cross-entropy of each next token, or of the classes."""
         if isinstance(batch, TextBatch):
             return self._token_loss(batch, label_smoothing)
-        logits = self.class_logits(batch)
-        assert batch.labels is not None
-        return label_loss(logits, batch.labels, label_smoothing=label_smoothing)
+        return self._parts(batch.tokens, batch.mask).loss(batch, label_smoothing=label_smoothing)
 
     def _token_loss(self, batch: TextBatch, label_smoothing: float) -> Loss:
         self._must("generate")

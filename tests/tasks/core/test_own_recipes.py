@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -205,7 +207,7 @@ def test_a_classifier_below_a_bag_of_words_says_so(reviews: str, tmp_path: Path,
 
 
 def test_a_run_without_a_linear_part_gets_one_by_the_recipe(reviews: str, tmp_path: Path, capfd: Any) -> None:
-    """It begins at 0, so that it changes nothing until it has learned."""
+    """It begins at 0, so that it changes no answer until it has learned, but how sure it is."""
     pace: dict[str, Any] = {"data.train": reviews, "train.steps": 2, "train.eval_every": 1, "train.device": "cpu"}
     small = {"model.embed": 4, "model.dim": 2, "model.bigrams": 0}
     old = regard.train("pooling-labelled", out=tmp_path / "old", set={**pace, **small})
@@ -214,8 +216,26 @@ def test_a_run_without_a_linear_part_gets_one_by_the_recipe(reviews: str, tmp_pa
     assert "bigrams.words.weight" in capfd.readouterr().err
     new = regard.load(tmp_path / "new")
     assert (old.model.config.bigrams, new.model.config.bigrams) == (0, 64)
-    answers = [run.classify("a fine film").probabilities["+"] for run in (old, new)]
-    assert answers[0] == pytest.approx(answers[1], abs=1e-5)
+    share, _ = new.model.config.bigram_shares
+    odds = [run.classify("a fine film").probabilities for run in (old, new)]
+    before, after = (math.log(each["+"] / each["-"]) for each in odds)
+    assert after == pytest.approx(share * before, abs=1e-5)
+
+
+def test_a_run_older_than_its_shares_adds_the_logits(reviews: str, tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {
+        "model.embed": 4,
+        "model.dim": 2,
+        "model.bigrams": 64,
+        "model.bigram_shares": (1.0, 1.0),
+    }
+    run = regard.train("pooling-labelled", out=tmp_path / "run", set={"data.train": reviews, **TINY_SET, **sizes})
+    path = tmp_path / "run" / "config.json"
+    config = json.loads(path.read_text())
+    assert config.pop("bigram_shares") == [1, 1]
+    path.write_text(json.dumps(config))
+    wanted = run.classify("a fine film").probabilities
+    assert regard.load(tmp_path / "run").classify("a fine film").probabilities == wanted
 
 
 @pytest.fixture
