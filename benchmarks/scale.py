@@ -34,9 +34,9 @@ from regard.data.batches.batch import PairBatch
 from regard.data.text.windows import TextBatch
 from regard.layers import encoder_decoder, loss
 from regard.layers.block import blocks_of, recompute_blocks
-from regard.learn.loop import Stepper
 from regard.learn.optimise import build_optimiser
 from regard.learn.settings import Training
+from regard.learn.stepper import Stepper
 from regard.models.gpt2 import GPT2, GPT2Config
 from regard.models.transformer import Transformer, TransformerConfig
 

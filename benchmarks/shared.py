@@ -15,8 +15,8 @@ from regard.data.artifacts import Artifacts
 from regard.data.text.tokenizer import Tokenizer
 from regard.layers.onednn import without_onednn
 from regard.learn.auto import settled, told
-from regard.learn.loop import Stepper
 from regard.learn.settings import Training
+from regard.learn.stepper import Stepper
 from regard.runs.folder import begin, save_weights
 
 Rows = list[list[int]]

@@ -9,9 +9,10 @@ from torch import nn
 from torch.nn import functional
 
 from regard.layers.loss import Loss
-from regard.learn.loop import Stepper, take_steps
+from regard.learn.loop import take_steps
 from regard.learn.progress import Progress
 from regard.learn.settings import Training
+from regard.learn.stepper import Stepper
 from regard.learn.validation import Validation
 
 TEXT = "the cat sat on the mat and the dog sat on the log; " * 8

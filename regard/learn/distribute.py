@@ -84,7 +84,11 @@ class Team(Alone):
     def learning(self, model: Any, learn: Callable[[Any], Part]) -> Callable[[Any], Part]:
         options: dict[str, Any] = {BUFFERS: False}  # they are equal: statistics of batches are synchronised
         options["device_ids"] = [self.device] if self.device.type == "cuda" else None
-        learning = Learning(model, lambda batch: _zero_of(model))
+
+        def zero(batch: Any) -> Any:
+            return _zero_of(model)
+
+        learning = Learning(model, zero)
         self.wrapped = DistributedDataParallel(
             learning, process_group=self.group, gradient_as_bucket_view=True, **options
         )

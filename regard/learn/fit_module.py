@@ -21,11 +21,12 @@ from regard.data.batches.batch import send, wide
 from regard.errors import BadInput, RunError
 from regard.layers.loss import Loss
 from regard.learn.lock import locked
-from regard.learn.loop import Report, Stepper, take_steps
+from regard.learn.loop import Report, take_steps
 from regard.learn.progress import Progress
 from regard.learn.restart import goes_on
 from regard.learn.seeds import noise
 from regard.learn.settings import Training
+from regard.learn.stepper import Stepper
 from regard.learn.validation import Metrics, Validation
 
 __all__ = ["Report", "fit"]

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Stepper(Protocol):
-    """The part of `learn.loop.Stepper` that is saved."""
+    """The part of `learn.stepper.Stepper` that is saved."""
 
     model: Any
     optimiser: torch.optim.Optimizer

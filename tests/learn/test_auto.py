@@ -12,8 +12,8 @@ from small_training import Run
 
 from regard.layers.block import Block
 from regard.learn import auto
-from regard.learn.loop import Stepper
 from regard.learn.settings import AUTO, BY_HARDWARE, Training
+from regard.learn.stepper import Stepper
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda:0")
 

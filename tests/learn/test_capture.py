@@ -19,9 +19,9 @@ from regard.data.text.windows import TextData
 from regard.layers.replay import syncing_never
 from regard.learn.capture import WARM
 from regard.learn.checkpoint import Standing
-from regard.learn.loop import Stepper
 from regard.learn.optimise import rate_at
 from regard.learn.settings import Training
+from regard.learn.stepper import Stepper
 from regard.models import MODELS
 from regard.models.senet import SENet, SENetConfig
 from regard.models.vit import ViT, ViTConfig

@@ -21,9 +21,9 @@ from regard.data.text.windows import TextData
 from regard.errors import BadInput
 from regard.learn.checkpoint import Standing
 from regard.learn.deterministic import deterministic
-from regard.learn.loop import Stepper
 from regard.learn.optimise import rate_at
 from regard.learn.settings import Training
+from regard.learn.stepper import Stepper
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 STEPS = 18

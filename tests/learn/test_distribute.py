@@ -31,9 +31,9 @@ from regard.layers.block import blocks_of
 from regard.learn import checkpoint, teams
 from regard.learn.distribute import OwnRows
 from regard.learn.interrupt import Interrupt
-from regard.learn.loop import Stepper
 from regard.learn.ppo import passes
 from regard.learn.settings import Training
+from regard.learn.stepper import Stepper
 from regard.learn.validation import Validation
 from regard.tasks.core.recipe import read
 from regard.tasks.core.table import TASKS

@@ -16,9 +16,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from regard.layers.host_syncs import HostSyncs, NotCapturable, noting_syncs
 from regard.layers.replay import syncing_never
-from regard.learn.loop import Stepper
 from regard.learn.ppo import passes
 from regard.learn.settings import Training
+from regard.learn.stepper import Stepper
 from regard.models.protocols import Player
 
 READ = (Tensor.tolist, Tensor.cpu, Tensor.numpy, torch.tensor, torch.as_tensor, torch.from_numpy)

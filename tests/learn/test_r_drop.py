@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from regard.data.batches.batch import PairBatch, PairData
 from regard.layers.loss import Loss
-from regard.learn.loop import Stepper
 from regard.learn.settings import Training
+from regard.learn.stepper import Stepper
 from regard.models import MODELS
 from regard.models.protocols import Translator
 

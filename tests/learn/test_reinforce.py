@@ -3,9 +3,9 @@ import torch
 
 from regard.data.text.text_encoding import TokenBatch
 from regard.layers.loss import Loss, Sampled
-from regard.learn.loop import Stepper
 from regard.learn.reinforce import baseline, objective
 from regard.learn.settings import Training
+from regard.learn.stepper import Stepper
 
 REWARDS = torch.tensor([-1.0, -3.0, -0.5, -2.0], dtype=torch.float64)  # log p(y | place)
 

@@ -22,10 +22,11 @@ from regard.base.tensors import named_tensors, write_tensors
 from regard.layers.loss import Loss
 from regard.learn import checkpoint
 from regard.learn.lock import locked
-from regard.learn.loop import Stepper, take_steps
+from regard.learn.loop import take_steps
 from regard.learn.optimise import build_optimiser
 from regard.learn.progress import Progress
 from regard.learn.settings import Training
+from regard.learn.stepper import Stepper
 from regard.learn.validation import Validation
 
 STEPS, KILLS = 60, 20

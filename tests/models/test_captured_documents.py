@@ -12,8 +12,8 @@ from regard.attention import trace
 from regard.data.text.labelled_texts import LabelledData
 from regard.data.text.special_tokens import REGARD
 from regard.layers.replay import replayed, replays
-from regard.learn.loop import Stepper
 from regard.learn.settings import Training
+from regard.learn.stepper import Stepper
 from regard.models import MODELS
 from regard.tasks.shared.measuring import class_logits
 

@@ -154,7 +154,7 @@ def _decoded(image: Image.Image, size: Size) -> np.ndarray:
     image.load()
     if not image.width or not image.height:
         raise ValueError(f"it has {image.width} x {image.height} pixels")
-    if image.mode == "I" and image.format is None and image.getextrema()[1] < 256:  # 8 bits, made so in memory
+    if image.mode == "I" and image.format is None and np.max(image.getextrema()) < 256:  # 8 bits, made so in memory
         image = image.convert("L")
     reduced = _reduce(image, _factor(image, _most(size)))
     turn = TURNS.get(image.getexif().get(ORIENTATION, 1))

@@ -23,11 +23,12 @@ from regard.errors import BadInput, Interrupted, RecipeError
 from regard.learn import auto
 from regard.learn.checkpoint import checkpoints, chosen_before
 from regard.learn.lock import locked
-from regard.learn.loop import Report, Stepper, take_steps
+from regard.learn.loop import Report, take_steps
 from regard.learn.ppo import passes
 from regard.learn.progress import Progress, say
 from regard.learn.restart import goes_on
 from regard.learn.settings import AUTO, Training
+from regard.learn.stepper import Stepper
 from regard.learn.validation import Validation
 from regard.models import MODELS
 from regard.models.protocols import Model

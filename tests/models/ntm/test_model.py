@@ -11,8 +11,8 @@ from torch import Tensor
 from regard.attention import trace
 from regard.data.made.sequences import BitBatch
 from regard.errors import BadInput
-from regard.learn.loop import Stepper
 from regard.learn.settings import Training
+from regard.learn.stepper import Stepper
 from regard.models.ntm.bit_lstm import BitLSTM, BitLSTMConfig
 from regard.models.ntm.model import NTM, NTMConfig
 

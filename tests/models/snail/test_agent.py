@@ -10,10 +10,10 @@ import torch
 
 from regard.attention import trace
 from regard.data.made.environments import Seeds, TrainingSeeds, mean_rewards
-from regard.learn.loop import Stepper
 from regard.learn.ppo import passes
 from regard.learn.reinforce import objective
 from regard.learn.settings import Training
+from regard.learn.stepper import Stepper
 from regard.models.snail.agent import SNAILAgent, SNAILAgentConfig, choose
 from regard.models.snail.policy_gradient import advantages, normalised
 
