@@ -8,6 +8,7 @@ from typing import Literal
 from regard.base.fields import check, setting
 
 AUTO = "auto"
+LAST = "last"
 CAPTURED = {"precision": (AUTO, "float32", "tf32", "bfloat16"), "accumulate_steps": (1,)}
 BY_HARDWARE = ("precision", "compile", "capture")  # what `auto` leaves to `learn.auto`
 OR_AUTO = "true, false or 'auto'"
@@ -61,7 +62,8 @@ class Training:
     # steps between validations, and between checkpoints; patience, plateau_patience and average_checkpoints count
     # validations
     eval_every: int = setting(100, at_least=1)
-    # the validation metric by which the best weights are chosen and patience is counted; auto: the task's own
+    # the validation metric by which the best weights are chosen and patience is counted; auto: the task's own;
+    # last: none, the weights of the last validation are kept
     best_by: str = AUTO
     # validations without improvement before stopping early; two perfect ones in a row stop too; 0: never stop
     patience: int = setting(0, at_least=0)

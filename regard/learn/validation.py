@@ -12,7 +12,7 @@ from regard.base.processes import is_first
 from regard.learn.checkpoint import Standing
 from regard.learn.progress import Progress
 from regard.learn.seeds import noise
-from regard.learn.settings import Training
+from regard.learn.settings import LAST, Training
 from regard.models.protocols import Module
 
 Metrics = dict[str, float]
@@ -79,7 +79,8 @@ class Validation(Generic[Trained]):
     def keep_if_best(self, metrics: Metrics, standing: Standing, whole_model: Callable[[], Trained]) -> bool:
         if not math.isfinite(metrics[self._chosen_by(metrics)]):
             return False
-        if standing.best and self._rank(metrics) >= self._rank(standing.best):
+        by_metric = self.settings.best_by != LAST
+        if by_metric and standing.best and self._rank(metrics) >= self._rank(standing.best):
             return False
         model = whole_model()
         if is_first():
@@ -103,7 +104,8 @@ class Validation(Generic[Trained]):
         if self.settings.schedule == "plateau" and standing.plateau_stale >= self.settings.plateau_patience:
             standing.plateau_scale *= self.settings.plateau_factor
             standing.plateau_stale = 0
-        progress.say(f"{progress.line()}  {words(metrics)}{'  best so far' if best else ''}")
+        noted = "  best so far" if best and self.settings.best_by != LAST else ""
+        progress.say(f"{progress.line()}  {words(metrics)}{noted}")
         return {"step": standing.step, **metrics}
 
 

@@ -99,6 +99,15 @@ def test_early_stopping_and_the_best_are_kept(tmp_path):
     assert other.fit(better=("valid_loss", "max")).best == {"valid_loss": 0.7}
 
 
+def test_the_last_weights_are_kept_where_no_metric_is_to_choose(tmp_path):
+    """But for a validation that is not finite; patience has nothing to count."""
+    run = Run(tmp_path, steps=20, patience=1, best_by="last", values=[3.0, 2.0, 2.5, 2.8, float("nan")])
+    report = run.fit()
+    assert (report.step, report.best_step, report.best, report.early) == (20, 16, {"valid_loss": 2.8}, False)
+    assert [value for value, _ in run.kept] == [3.0, 2.0, 2.5, 2.8]
+    assert "best so far" not in run.shown.getvalue()
+
+
 def test_patience_counts_what_chooses_the_best_and_ties_are_broken_in_turn(tmp_path):
     """The loss goes on falling; the score does not. A score that is always equal leaves the choice to the next."""
     run = Run(tmp_path, steps=100, patience=2)

@@ -14,7 +14,7 @@ from regard.data.text.special_tokens import numbering_for
 from regard.data.text.tokenizer_training import KINDS, KINDS_OF_BERT, check_training
 from regard.decode.settings import Decoding
 from regard.errors import RecipeError
-from regard.learn.settings import AUTO, Training
+from regard.learn.settings import AUTO, LAST, Training
 from regard.models import MODELS, blank, task_of
 from regard.models.protocols import ModelConfig
 from regard.runs.folder import Folder, shapes
@@ -260,10 +260,10 @@ def model_config(model: str, table: dict[str, Any]) -> ModelConfig:
 
 def _check_training(training: Training, task: AnyTask, model: str, config: ModelConfig) -> None:
     allowed = [logged(name) for name in task.validated if name in task.desk.metrics_of(config)]
-    if training.best_by not in (AUTO, *allowed):
+    if training.best_by not in (AUTO, LAST, *allowed):
         raise RecipeError(
             f"[train]: best_by must be {' or '.join(allowed)} for {model}, got {training.best_by!r}; "
-            f"{AUTO} is {logged(task.chosen_by[0])}"
+            f"{AUTO} is {logged(task.chosen_by[0])}, {LAST} keeps the last weights"
         )
     for name, off in NOT_FOR_ALL.items():
         if getattr(training, name) not in (off, AUTO) and name not in task.desk.trained_with(config):

@@ -27,7 +27,7 @@ from regard.learn.loop import Report, take_steps
 from regard.learn.ppo import passes
 from regard.learn.progress import Progress, say
 from regard.learn.restart import goes_on
-from regard.learn.settings import AUTO, Training
+from regard.learn.settings import AUTO, LAST, Training
 from regard.learn.stepper import Stepper
 from regard.learn.validation import Validation
 from regard.models import MODELS
@@ -91,7 +91,8 @@ def train_recipe(
         start=begin,
     )
     best = "  ".join(f"{name} {value:.4f}" for name, value in (report.best or {}).items())
-    say(f"{folder}: best at step {report.best_step} of {report.step}  {best}")
+    kept = "weights of" if job.train.best_by == LAST else "best at"
+    say(f"{folder}: {kept} step {report.best_step} of {report.step}  {best}")
     return Trained(folder, report, job.train.device)
 
 
@@ -277,7 +278,7 @@ def run_loop(
         job.train,
         ties=ties,
         perfect=perfect,
-        may_lack=job.train.best_by == AUTO,
+        may_lack=job.train.best_by in (AUTO, LAST),
         divided=True,
     )
     stepper = Stepper(model, job.train, passes=passes(model, job.train), asked=asked)
