@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import select
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 MIB = 1 << 20
+OPENING = ("open", "openat", "openat2", "creat", "execve", "execveat", "connect")  # calls of the system
 FAILED = 70  # the exit status of a child whose work raised an exception
 
 
@@ -31,6 +36,7 @@ class Ended:
     result: Any  # what the work returned, by JSON; None if it did not
     peak: float  # MiB that it took at most, beyond what it had when it began
     seconds: float  # of a processor
+    opened: frozenset[str] = frozenset()  # what was opened, run or connected to, where it was traced
 
     @property
     def traceback(self) -> bool:
@@ -40,19 +46,29 @@ class Ended:
 class Child:
     """A forked process that does some work; `wait` says how it ended."""
 
-    def __init__(self, work: Callable[[], Any], *, memory: int = 0, folder: Path | None = None) -> None:
-        """`memory`: bytes that it may take beyond what it has; `folder`: where it works."""
+    def __init__(
+        self, work: Callable[[], Any], *, memory: int = 0, folder: Path | None = None, traced: bool = False
+    ) -> None:
+        """`memory`: bytes that it may take beyond what it has; `folder`: where it works; `traced`: by strace,
+        which notes what it opens."""
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - `wait` closes it
         self._told, theirs = os.pipe()
+        go, ours = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = os.fork()
         if not self.pid:
             os.close(self._told)
+            os.close(ours)
+            os.read(go, 1)
+            os.close(go)
             _live(work, theirs, self._said.fileno(), memory, folder)
         os.close(theirs)
+        os.close(go)
         self._handle = os.pidfd_open(self.pid)
         self.ended: Ended | None = None
+        self._trace = Trace(self.pid) if traced else None
+        os.close(ours)  # it begins
 
     def running(self, seconds: float) -> bool:
         """Whether it still runs after so long; it returns as soon as it does not."""
@@ -82,12 +98,61 @@ class Child:
         answer = json.loads(text) if text.endswith("\n") else {}
         seconds = used.ru_utime + used.ru_stime
         code = os.waitstatus_to_exitcode(status)
-        self.ended = Ended(code, late, said, answer.get("result"), answer.get("peak", 0.0), seconds)
+        opened = self._trace.end() if self._trace else frozenset()
+        self.ended = Ended(code, late, said, answer.get("result"), answer.get("peak", 0.0), seconds, opened)
         return self.ended
 
 
-def in_child(work: Callable[[], Any], *, seconds: float = 60, memory: int = 0, folder: Path | None = None) -> Ended:
-    return Child(work, memory=memory, folder=folder).wait(seconds)
+class Trace:
+    """What a process opens, by strace, which sees what Rust and C open too."""
+
+    def __init__(self, pid: int) -> None:
+        self._file = tempfile.NamedTemporaryFile()  # noqa: SIM115 - `end` closes it
+        words = [
+            "strace",
+            "-f",
+            "-qq",
+            "-y",
+            "-e",
+            f"trace={','.join(OPENING)}",
+            "-o",
+            self._file.name,
+            "-p",
+            str(pid),
+        ]
+        self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        while "TracerPid:\t0\n" in Path(f"/proc/{pid}/status").read_text():
+            if self._process.poll() is not None:
+                raise RuntimeError(f"strace cannot attach: {self._process.communicate()[1].decode()}")
+            time.sleep(0.002)
+
+    def end(self) -> frozenset[str]:
+        """Files by their path without links; what was run, or connected to, as strace tells it."""
+        self._process.communicate()
+        lines = self._file.read().decode("utf-8", "replace").splitlines()
+        self._file.close()
+        found = set()
+        for line in lines:
+            if match := re.search(r"= \d+<(.*)>$", line):
+                found.add(match[1])
+            elif "execve(" in line or "connect(" in line:
+                found.add(line)
+        return frozenset(found)
+
+
+def can_trace() -> bool:
+    return shutil.which("strace") is not None
+
+
+def in_child(
+    work: Callable[[], Any],
+    *,
+    seconds: float = 60,
+    memory: int = 0,
+    folder: Path | None = None,
+    traced: bool = False,
+) -> Ended:
+    return Child(work, memory=memory, folder=folder, traced=traced).wait(seconds)
 
 
 def _live(work: Callable[[], Any], told: int, said: int, memory: int, folder: Path | None) -> None:

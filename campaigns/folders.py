@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 import regard
-from campaigns.children import MIB, Ended, in_child
+from campaigns.children import MIB, Ended, can_trace, in_child
 from campaigns.damage import ASKED, damage
 from campaigns.frame import Case, Fault, campaign
 from regard import errors
@@ -38,6 +38,7 @@ MEMORY = 6 << 30  # bytes of a child, so that the machine is not harmed
 SECONDS = 60
 COST, ROOM = 40, 160  # MiB of memory that a MiB of the folder may take, and beyond it
 TIME = 20  # seconds of a processor
+UNTRACED = "; what Rust and C open was not seen, as strace is not installed"
 EXPORTED = {f"{name} exported": name for name in ("shakespeare", "de-en", "sentences-bert", "shapes")}
 OPTIONS = {"max_tokens": 8, "max_length": 8}
 
@@ -47,7 +48,8 @@ OPTIONS = {"max_tokens": 8, "max_length": 8}
     "Run, transformers, Marian, timm and ELMo folders with one to three damages: bytes, values of JSON, TOML and "
     "tensors' headers, files gone, swapped, or become pipes and links to other places; opened and asked.",
     holds="a clear refusal or an answer; changed weights are told; no traceback, abort or hang, memory within "
-    f"{COST} times the folder's bytes and {ROOM} MiB, {TIME} s of a processor; nothing opened outside the folder.",
+    f"{COST} times the folder's bytes and {ROOM} MiB, {TIME} s of a processor; nothing opened outside the folder, "
+    "by Python (an audit hook), Rust or C (strace).",
     reach=5000,
 )
 @contextmanager
@@ -67,14 +69,19 @@ def folders(place: Path) -> Iterator[Case]:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(base, folder)
         done = "; ".join(damage(folder, draw, other, linked) for _ in range(draw.choice((1, 1, 1, 2, 3))))
-        ended = in_child(lambda: opened_and_asked(folder, base), seconds=SECONDS, memory=MEMORY)
-        return judge(ended, wanted[name], f"{name}: {done}", size_of(folder))
+        ended = in_child(lambda: opened_and_asked(folder, base), seconds=SECONDS, memory=MEMORY, traced=can_trace())
+        outside = [path for path in ended.opened if not path.startswith(allowed(folder, base, linked))]
+        return judge(ended, wanted[name], f"{name}: {done}", size_of(folder), outside) + UNTRACED * (
+            not can_trace()
+        )
 
     yield case
 
 
-def judge(ended: Ended, wanted: dict[str, Any], done: str, size: float) -> str:
-    """How it ended, in a word; Fault for what must not happen."""
+def judge(ended: Ended, wanted: dict[str, Any], done: str, size: float, outside: Sequence[str] = ()) -> str:
+    """How it ended, in a word; Fault for what must not happen. `outside`: what strace saw."""
+    if outside:
+        raise Fault(f"{done}: opened {sorted(outside)[:3]}")
     if ended.late:
         raise Fault(f"{done}: hang")
     if ended.code < 0:
@@ -107,7 +114,7 @@ def size_of(folder: Path) -> float:
 def opened_and_asked(folder: Path, base: Path) -> dict[str, Any]:
     """What happens when a run is opened and asked with the examples of its base."""
     outside: list[str] = []
-    sys.addaudithook(watching([folder, base, folder.parent / "linked.safetensors"], outside))
+    sys.addaudithook(watching(allowed(folder, base, folder.parent / "linked.safetensors"), outside))
     found: dict[str, Any] = {"outside": outside, "warned": False}
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -141,11 +148,15 @@ def asker(folder: Path, base: Path) -> Callable[[], list[Any]]:
     return lambda: [answer.to_dict() for answer in desk.ask(run, [read(item) for item in inputs], options)]
 
 
-def watching(folders: list[Path], outside: list[str]) -> Callable[[str, Any], None]:
-    """An audit hook: what Python opens outside these folders, and everything that could run code."""
-    ours = tuple(
-        map(str, [*folders, sys.prefix, sys.base_prefix, Path(regard.__file__).parent, "/proc/", "/dev/", "/sys/"])
-    )
+def allowed(*paths: Path) -> tuple[str, ...]:
+    """The beginnings of the paths of what may be opened: these, Python's own and ours, and libraries."""
+    own = [sys.prefix, sys.base_prefix, *filter(None, sys.path[1:]), Path(regard.__file__).parent]
+    every = [*paths, *own, *(Path(path).resolve() for path in [*paths, *own])]
+    return (*map(str, every), "/proc/", "/dev/", "/sys/", "/usr/lib", "/lib", "/etc/ld.so.cache")
+
+
+def watching(ours: tuple[str, ...], outside: list[str]) -> Callable[[str, Any], None]:
+    """An audit hook: what Python opens that does not begin so, and everything that could run code."""
     runs = ("os.system", "os.exec", "subprocess.Popen", "pickle.find_class", "socket.connect", "ctypes.dlopen")
 
     def hook(event: str, arguments: Any) -> None:
@@ -154,7 +165,7 @@ def watching(folders: list[Path], outside: list[str]) -> Callable[[str, Any], No
         if event == "open" and isinstance(arguments[0], str | bytes):
             path = arguments[0].decode() if isinstance(arguments[0], bytes) else arguments[0]
             real = str(Path(path).resolve()) if not path.startswith(ours) else path
-            if not real.startswith((*ours, *map(str, sys.path[1:]))):
+            if not real.startswith(ours):
                 outside.append(path)
         elif event in runs:
             outside.append(f"{event} {arguments!r:.100}")

@@ -12,12 +12,14 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from safetensors import safe_open
 
-from campaigns.children import MIB, in_child
+from campaigns.children import MIB, can_trace, in_child
 from campaigns.damage import damage
 from campaigns.folders import judge
 from campaigns.frame import CAMPAIGNS, Campaign, Case, Fault, Tally, run
 from campaigns.report import REPORT, add, counted, runs_of, text_of
+from regard.runs.shipped import SHIPPED
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="children are watched as Linux allows it")
 # `signals`, `memory` and `requests` are the long form of tests that are elsewhere.
@@ -126,6 +128,21 @@ def test_how_children_end() -> None:
     assert (late.late, late.code) == (True, -9)
     assert in_child(lambda: len(bytearray(50 * MIB))).peak > 45
     assert "MemoryError" in in_child(lambda: len(bytearray(500 * MIB)), memory=100 * MIB).said
+
+
+@pytest.mark.skipif(not can_trace(), reason="strace is not installed")
+def test_what_rust_opens_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(path := SHIPPED / "copy" / "model.safetensors")
+
+    def opened() -> int:
+        with safe_open(tmp_path / "link", "pt") as file:
+            return len(file.keys())
+
+    ended = in_child(opened, traced=True)
+    assert ended.result > 3
+    assert str(path) in ended.opened
+    with pytest.raises(Fault, match=r"opened \['/etc/passwd'\]"):
+        judge(ended, {}, "x", 1.0, outside=["/etc/passwd"])
 
 
 @pytest.mark.parametrize(
