@@ -71,7 +71,8 @@ def signals(place: Path) -> Iterator[Case]:
                         process.send_signal(number)
                 code = process.wait()
             text = (folder / "said").read_text(errors="replace")
-            how = judge(code, number, text, folder / "run", f"{number.name}{' twice' if twice else ''}, {when}")
+            told = f"{number.name}{' twice' if twice else ''}, {when}"
+            how = judge(code, number, text, folder / "run", told, at_once=twice and number == signal.SIGINT)
             return f"{when}: {how}"
 
         yield case
@@ -103,7 +104,7 @@ def wait(log: Path, when: str, draw: Random) -> None:
         time.sleep(draw.uniform(0, TRAINED))
 
 
-def judge(code: int, number: signal.Signals, text: str, run: Path, what: str) -> str:
+def judge(code: int, number: signal.Signals, text: str, run: Path, what: str, *, at_once: bool) -> str:
     if "Traceback" in text or "Exception ignored" in text or "Fatal Python" in text:
         ours = {name for name in re.findall(r'File "([^"]+)"', text) if name.startswith(PACKAGE)}
         if code in (-number, 1, CODES[number]) and ours <= EARLY:
@@ -118,6 +119,8 @@ def judge(code: int, number: signal.Signals, text: str, run: Path, what: str) ->
         raise Fault(f"{what}: no message")
     if not (run / "log.jsonl").exists() or not (run / "log.jsonl").read_bytes():
         return "nothing begun"
+    if not checkpoints(run) and at_once:
+        return "stopped at once"
     if not checkpoints(run) and "nothing was trained that could be lost" not in text:
         raise Fault(f"{what}: trained, and no checkpoint: {text[-300:]}")
     return "saved" if checkpoints(run) else "nothing begun"

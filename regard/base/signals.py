@@ -97,12 +97,13 @@ class Ending:
     def __init__(self, home: FrameType, quiet: bool) -> None:
         self.delivery, self.quiet = Delivery(home), quiet
         self.first, self.since = 0, 0.0  # the first signal that came (0: none), and when
+        self.listener: Any = None  # who listened to it: this, or one that has told this
         self.over = False  # all is done, and Python ends
 
     def hear(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         if not self.first and not self.over:
-            self.first, self.since = number, now
+            self.first, self.since, self.listener = number, now, signal.getsignal(number)
             if number == signal.SIGTERM and not self.quiet:
                 write_line("stopped by SIGTERM")
             self.delivery.begin(self.error, frame)
@@ -116,7 +117,7 @@ class Ending:
         """What ends the program. A listener who came while the signal waited, as the training loop or a server,
         gets it instead."""
         number = self.first
-        if signal.getsignal(number) != self.hear:
+        if signal.getsignal(number) != self.listener:
             self.first = 0
             self.delivery.end()
             signal.raise_signal(number)

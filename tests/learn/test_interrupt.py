@@ -8,6 +8,7 @@ import pytest
 import torch
 from small_training import Run
 
+from regard.base.signals import signals_end
 from regard.errors import Interrupted, RunError
 from regard.learn import checkpoint
 
@@ -49,6 +50,16 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path, first, signals_heard):
         run.fit()
     assert run.data.count == 6
     assert checkpoint.checkpoints(tmp_path) == []
+
+
+def test_a_second_ctrl_c_ends_the_program(tmp_path, signals_heard, capfd):
+    """Which listens too, and is told by the training."""
+    run = Run(tmp_path, accumulate_steps=3)
+    run.data.on_batch = lambda count: count > 4 and signal.raise_signal(signal.SIGINT)
+    with pytest.raises(SystemExit) as end, signals_end():
+        run.fit()
+    assert (end.value.code, run.data.count) == (130, 6)
+    assert capfd.readouterr().err.endswith("stopped\n")
 
 
 def test_a_second_sigterm_is_no_reason_to_stop_at_once(tmp_path, signals_heard):
