@@ -23,6 +23,7 @@ from typing import Any
 
 MIB = 1 << 20
 OPENING = ("open", "openat", "openat2", "creat", "execve", "execveat", "connect")  # calls of the system
+SAID = 20_000  # bytes of what it said that are kept
 FAILED = 70  # the exit status of a child whose work raised an exception
 
 
@@ -79,6 +80,11 @@ class Child:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, number)
 
+    def said(self) -> str:
+        """The end of what is on its stderr, while it runs."""
+        length = os.fstat(self._said.fileno()).st_size  # the place in the file is the child's
+        return os.pread(self._said.fileno(), SAID, max(0, length - SAID)).decode("utf-8", "replace")
+
     def wait(self, seconds: float = 120) -> Ended:
         """It is killed when its time is over, and with it what it has started."""
         if self.ended is not None:
@@ -92,8 +98,7 @@ class Child:
         os.close(self._handle)
         with os.fdopen(self._told) as told:
             text = told.read()
-        self._said.seek(0)
-        said = self._said.read().decode("utf-8", "replace")[-20_000:]
+        said = self.said()
         self._said.close()
         answer = json.loads(text) if text.endswith("\n") else {}
         seconds = used.ru_utime + used.ru_stime

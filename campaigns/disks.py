@@ -27,7 +27,7 @@ EXPECTED = (OSError, RunError, DataError)  # what a user gets in Python; the com
 @campaign(
     "disks",
     "Trainings on a disk of random size that becomes full (a tmpfs where it may be mounted; a limit on the size of "
-    "files), in a folder that becomes read-only or is deleted, and without file handles; then there is room again, "
+    "files), in a folder that becomes immutable or is deleted, and without file handles; then there is room again, "
     "and it is resumed.",
     holds="an error that says what happened; the last good checkpoint is kept, and the resumed training equals the "
     "one that nobody disturbed.",
@@ -47,20 +47,21 @@ def disks(place: Path) -> Iterator[Case]:
         with ExitStack() as after:
             disk.mkdir()
             after.callback(shutil.rmtree, disk, ignore_errors=True)
-            if kind in ("full", "read-only"):
-                room = int(draw.uniform(0.05, 1.2) * size) if kind == "full" else 4 * size + (8 << 20)
-                if not mount(disk, room):
+            if kind == "full":
+                if not mount(disk, int(draw.uniform(0.05, 1.2) * size)):
                     kind = "limit"
                 else:
                     after.callback(subprocess.run, ["umount", "-l", str(disk)], check=False)
             out, what = disk / "run", f"{name}, {kind}"
             child = Child(lambda: troubled(place, name, out, kind, draw, size, wanted.seconds))
             if kind in ("read-only", "vanished"):
-                child.running(draw.uniform(0, 1.2 * wanted.seconds))
-                spoil(kind, disk, out)
+                child.running(draw.uniform(0, wanted.seconds))
+                spoil(kind, out)
             ended = child.wait(PATIENCE)
             how = judge(ended, what)
-            if kind in ("full", "read-only"):
+            if kind == "read-only":
+                immutable(out, False)
+            if kind == "full":
                 subprocess.run(["mount", "-o", f"remount,rw,size={8 * size + (8 << 20)}", str(disk)], check=True)
             if how != "went well" and out.exists() and (found := Child(lambda: opened(out)).wait()).result is None:
                 raise Fault(f"{what}: the folder neither opens nor is refused: {found.said[-500:]}")
@@ -92,10 +93,11 @@ def troubled(data: Path, name: str, out: Path, kind: str, draw: Random, size: in
 
 
 def lower(seconds: float) -> None:
-    """From some moment on no file can be opened."""
+    """From some moment on no file can be opened: the lowest number that is free is the limit."""
     time.sleep(seconds)
-    handles = len(os.listdir("/proc/self/fd"))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (handles, 256))
+    free = os.open(os.devnull, os.O_RDONLY)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, 256))
+    os.close(free)
 
 
 def judge(ended: Ended, what: str) -> str:
@@ -112,10 +114,14 @@ def mount(folder: Path, size: int) -> bool:
     return not os.geteuid() and not subprocess.run(words, stderr=subprocess.DEVNULL).returncode
 
 
-def spoil(kind: str, disk: Path, out: Path) -> None:
+def spoil(kind: str, out: Path) -> None:
     if kind == "vanished":
         shutil.rmtree(out, ignore_errors=True)
     else:
-        subprocess.run(
-            ["mount", "-o", "remount,ro", str(disk)], stderr=subprocess.DEVNULL
-        )  # busy: it stays as it is
+        immutable(out, True)
+
+
+def immutable(out: Path, wanted: bool) -> None:
+    """Whether nothing in it may be changed, not by root either; it takes the rights of root."""
+    words = ["chattr", "-R", "+i" if wanted else "-i", str(out)]
+    subprocess.run(words, stderr=subprocess.DEVNULL, check=False)  # it may vanish meanwhile

@@ -79,11 +79,11 @@ def runs_of(path: Path) -> list[Counted]:
 def text_of(runs: list[Counted], campaigns: Mapping[str, Campaign]) -> str:
     names = {run.campaign for run in runs}
     parts = [
-        section(campaign, [run for run in runs if run.campaign == name])
-        for name, campaign in campaigns.items()
+        section(campaigns[name], [run for run in runs if run.campaign == name])
+        for name in sorted(campaigns)
         if name in names
     ]
-    if left := [f"`{name}`" for name in campaigns if name not in names]:
+    if left := [f"`{name}`" for name in sorted(campaigns) if name not in names]:
         parts.append(f"## Not counted yet\n\n{', '.join(left)}.\n")
     return "\n".join([HEAD, *parts])
 

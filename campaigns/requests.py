@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
+import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from random import Random
 
 from benchmarks.server import fuzz
+from campaigns.children import Child
 from campaigns.frame import Case, Fault, campaign
+from campaigns.inputs import command
 from campaigns.trainings import free_port
 
 RUNS = ("dates", "shakespeare", "reviews", "shapes")
@@ -36,34 +36,21 @@ MOST = 64  # inputs of a request
 )
 @contextmanager
 def requests(place: Path) -> Iterator[Case]:
-    port, said = free_port(), place / "said"
-    words = [
-        sys.executable,
-        "-m",
-        "regard",
-        "serve",
-        *RUNS,
-        "--port",
-        str(port),
-        "--max-tokens",
-        "20",
-        "--max-beams",
-        "3",
-    ]
-    with said.open("wb") as file:
-        process = subprocess.Popen(words, stdout=file, stderr=file, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    port = free_port()
+    words = ["serve", *RUNS, "--port", str(port), "--max-tokens", "20", "--max-beams", "3"]
+    server = Child(lambda: command(words), folder=place)
     try:
-        wait(port, process)
+        wait(port, server)
 
         def case(draw: Random) -> str:
             greedy = draw.random() < GREEDY
             statuses, seconds = asyncio.run(beside(port, draw, greedy=greedy))
-            if process.poll() is not None:
-                raise Fault(f"the server ended with status {process.returncode}: {said.read_text()[-600:]}")
+            if not server.running(0):
+                raise Fault(f"the server ended: {server.said()[-600:]}")
             if failed := {status: count for status, count in statuses.items() if status >= 500}:
-                raise Fault(f"{failed}: {said.read_text()[-600:]}")
-            if "Traceback" in (text := said.read_text(errors="replace")):
-                raise Fault(text[-900:])
+                raise Fault(f"{failed}: {server.said()[-600:]}")
+            if "Traceback" in server.said():
+                raise Fault(server.said()[-900:])
             if seconds > TURN:
                 raise Fault(f"a usual request took {seconds:.0f} s")
             within = next(most for most in TOLD if seconds <= most)
@@ -72,8 +59,8 @@ def requests(place: Path) -> Iterator[Case]:
 
         yield case
     finally:
-        process.terminate()
-        process.wait(PATIENCE)
+        server.kill(signal.SIGTERM)
+        server.wait(PATIENCE)
 
 
 async def beside(port: int, draw: Random, *, greedy: bool) -> tuple[dict[int, int], float]:
@@ -97,29 +84,35 @@ async def beside(port: int, draw: Random, *, greedy: bool) -> tuple[dict[int, in
 
 async def trickle(port: int, count: int) -> None:
     """Send a request a byte at a time, and go away in the middle of it."""
-    _, writer = await asyncio.open_connection("127.0.0.1", port)
-    for byte in b"POST /api/models/dates/translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n\r\n{"[
-        :count
-    ]:
-        writer.write(bytes([byte]))
-        await writer.drain()
-        await asyncio.sleep(0.05)
-    writer.close()
+    sent = b"POST /api/models/dates/translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n\r\n{"
+    async with connection(port) as (_, writer):
+        for byte in sent[:count]:
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def connection(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
 
 
 async def ask(port: int, count: int = 1, beam: int = 1) -> float:
     """How long a usual request takes."""
     begun = time.monotonic()
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
     body = json.dumps({"inputs": ["3 May 1979"] * count, "options": {"beam": beam}}).encode()
     head = (
         f"POST /api/models/dates/translate HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
     )
-    try:
+    async with connection(port) as (reader, writer):
         writer.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
         answer = await reader.read()
-    finally:
-        writer.close()
     if b" 200 " not in answer.split(b"\r\n")[0]:
         raise Fault(f"{count} inputs were answered with {answer[:300]!r}")
     return time.monotonic() - begun
@@ -131,12 +124,12 @@ async def devour(port: int) -> None:
         await ask(port, MOST, beam=3)
 
 
-def wait(port: int, process: subprocess.Popen[bytes]) -> None:
+def wait(port: int, server: Child) -> None:
     late = time.monotonic() + PATIENCE
-    while time.monotonic() < late and process.poll() is None:
+    while time.monotonic() < late and server.running(0):
         try:
             asyncio.run(ask(port))
             return
         except (OSError, Fault):
             time.sleep(0.2)
-    raise AssertionError("the server does not listen")
+    raise AssertionError(f"the server does not listen: {server.said()[-600:]}")

@@ -49,9 +49,11 @@ def signals(place: Path) -> Iterator[Case]:
     for key, value in SETTINGS.items():
         words += ["--set", f"{key}={value}"]
 
-    with Parent() as parent:
+    with contextlib.ExitStack() as opened:
+        parents: list[Parent] = []  # once it is needed
 
         def case(draw: Random) -> str:
+            nonlocal parents
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             number, twice = draw.choice((signal.SIGINT, signal.SIGTERM)), draw.random() < 0.4
@@ -60,7 +62,8 @@ def signals(place: Path) -> Iterator[Case]:
                 streams = {"stdout": said.fileno(), "stderr": said.fileno()}
                 process: Child | subprocess.Popen[bytes]
                 if when == "while it trains":
-                    process = kept.enter_context(parent.start(*words, **streams))
+                    parents = parents or [opened.enter_context(Parent())]
+                    process = kept.enter_context(parents[0].start(*words, **streams))
                 else:
                     process = kept.enter_context(popen(words, **streams))
                 wait(folder / "run" / "log.jsonl", when, draw)

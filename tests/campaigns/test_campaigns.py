@@ -18,12 +18,12 @@ from campaigns.children import MIB, can_trace, in_child
 from campaigns.damage import damage
 from campaigns.folders import judge
 from campaigns.frame import CAMPAIGNS, Campaign, Case, Fault, Tally, run
+from campaigns.memory import asking, grown
 from campaigns.report import REPORT, add, counted, runs_of, text_of
 from regard.runs.shipped import SHIPPED
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="children are watched as Linux allows it")
-# `signals`, `memory` and `requests` are the long form of tests that are elsewhere.
-SHORT = {"folders": 3, "kills": 1, "disks": 1, "commands": 3, "python": 5}
+SHORT = {"folders": 2, "kills": 1, "disks": 1, "commands": 3, "python": 5, "requests": 1, "signals": 1}
 
 
 @pytest.mark.parametrize("name", SHORT)
@@ -33,6 +33,14 @@ def test_a_short_form(name: str) -> None:
     tally = run(CAMPAIGNS[name], 5, cases=SHORT[name], quiet=True)
     assert tally.faults == {}
     assert tally.cases == SHORT[name]
+
+
+def test_what_is_gained_in_memory() -> None:
+    """The short form of `memory`."""
+    gained = in_child(lambda: grown(asking("copy"), 50)).result
+    assert gained < 5
+    kept: list[bytes] = []
+    assert in_child(lambda: grown(lambda number: kept.append(bytes([1]) * MIB), 20)).result > 12
 
 
 # ---- the frame
@@ -102,7 +110,7 @@ def test_the_report_adds_up_runs_and_counts_none_twice(tmp_path: Path) -> None:
     assert "8 cases from 12 of seed 7, 1 faults, 2 minutes; " in text
     assert "- case 16: a | fault" in text
     assert "**50 cases, 3 faults**" in count("dice", 8, 0, 30)
-    assert text.index("## kills") < text.index("## dice") < text.index("## Not counted yet\n\n`later`.")
+    assert text.index("## dice") < text.index("## kills") < text.index("## Not counted yet\n\n`later`.")
 
 
 def test_the_report_is_what_was_counted() -> None:
