@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from regard.show import (
+    Difference,
     Document,
     Entry,
     Example,
@@ -79,6 +80,13 @@ def tape(words: list[str], title: str) -> Tape:
     return Tape(panels, shown={words[1]: np.arange(6) > 2}, memory=memory, title=title, caption=title)
 
 
+def difference(words: list[str], title: str) -> Difference:
+    first, second = (
+        Map(weights(len(own), len(own), seed=at), own, own) for at, own in enumerate((words, words[1:]))
+    )
+    return Difference.between(first, second, title=title)
+
+
 # By kind: the picture of some words, at least four, with a title.
 PICTURES: dict[str, Callable[[list[str], str], Any]] = {
     "map": lambda words, title: Map(weights(len(words), len(words)), words, words, title, title, title),
@@ -90,6 +98,7 @@ PICTURES: dict[str, Callable[[list[str], str], Any]] = {
     ),
     "shaded": lambda words, title: ShadedText(weights(len(words), len(words)), words, words, title),
     "document": document,
+    "difference": difference,
     "looks": looks,
     "overlay": lambda words, title: Overlay(
         image(),

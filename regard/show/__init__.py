@@ -6,6 +6,7 @@ is where; and its form in a terminal. `svg.py` and `figure.py` (matplotlib) rend
 
 from regard.show.bars import bars
 from regard.show.curves import Curves, length_curves, loss_curve
+from regard.show.difference import Difference
 from regard.show.document import Document
 from regard.show.examples import Example, Examples
 from regard.show.gates import Gates
@@ -25,6 +26,7 @@ from regard.show.words import Words
 __all__ = [
     "Barcode",
     "Curves",
+    "Difference",
     "Document",
     "Entry",
     "Example",

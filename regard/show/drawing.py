@@ -87,11 +87,17 @@ class Cells:
     top: float = 1.0
     hidden: np.ndarray | None = None
     tip: str | Callable[[int, int], str] = ""
+    zero: float = 0.0  # the level of no weight: in the middle, where weights may be below 0
 
     @property
     def levels(self) -> np.ndarray:
         """Weights as shares of the scale, in [0, 1]."""
         return (self.weights / self.top).clip(0, 1)
+
+    def seen(self, faintest: float) -> np.ndarray:
+        """Which cells are told from no weight by at least that share of the scale (R, C)."""
+        seen: np.ndarray = abs(self.levels - self.zero) >= faintest
+        return seen if self.hidden is None else seen & ~self.hidden
 
 
 @dataclass(slots=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -10,7 +11,7 @@ import numpy as np
 from rich.cells import cell_len
 
 from regard.base.arguments import checked
-from regard.show.colours import HIDDEN, MARK, QUIET
+from regard.show.colours import HIDDEN, LIGHT, MARK, QUIET
 from regard.show.drawing import (
     EDGE,
     HEADING,
@@ -157,8 +158,16 @@ class Map(MapData, Picture):
         )
 
 
-def draw_map(data: MapData) -> Drawing:
-    """Cells shrink from 28 to 14 pixels with the number of tokens; past that the picture grows."""
+def draw_map(
+    data: MapData,
+    *,
+    ramp: tuple[str, ...] = LIGHT,
+    ticks: Sequence[tuple[float, str]] = (),
+    of: str = "weight",
+    words: Callable[[int, int], str] | None = None,
+) -> Drawing:
+    """Cells shrink from 28 to 14 pixels with the number of tokens; past that the picture grows. `ticks` of the
+    colour scale: (share of its length, text); `words` tells a cell."""
     rows, columns = [label(row) for row in data.rows], [label(column) for column in data.columns]
     names = (data.title, data.row_label, data.column_label)
     title, row_label, column_label = (trim(clean(name), 80) for name in names)
@@ -195,11 +204,14 @@ def draw_map(data: MapData) -> Drawing:
         for at, (token, shown) in enumerate(zip(data.columns, columns, strict=True))
     ]
     marks += [Group(beside, "rows"), Group(above, "columns")]
-    marks.append(Group(_cells(data, rows, columns, left, top, cell), "cells", data={"top": f"{data.top:g}"}))
+    cells = _cells(data, rows, columns, left, top, cell, ramp, words)
+    marks.append(Group(cells, "cells", data={"top": f"{data.top:g}"}))
     if data.focuses:
         marks.append(Group([_focus(focus, left, top, cell) for focus in data.focuses], "marks"))
     tall = max(KEY_HEIGHTS[0], min(down, KEY_HEIGHTS[1]))
-    marks.append(Group(_key(data, left + across + 20, top, tall), "key"))
+    # 0, the middle and the top; larger weights have the top's colour, and it shows ≥.
+    ticks = ticks or ((0, "0"), (0.5, f"{data.top / 2:g}"), (1, top_words(data.top, data.weights.max())))
+    marks.append(Group(_key(left + across + 20, top, tall, ramp, ticks, of), "key"))
     marks += [Group(legend, "legend")] if legend else []
     return Drawing(title or "attention map", width, height, marks, font)
 
@@ -216,7 +228,16 @@ def _column_label(x: float, y: float, shown: str, font: float, upright: bool, ti
     return Text(x, y, shown, font, turn=TILT, centred=True, tip=tip)
 
 
-def _cells(data: MapData, rows: list[str], columns: list[str], left: float, top: float, cell: float) -> list[Mark]:
+def _cells(
+    data: MapData,
+    rows: list[str],
+    columns: list[str],
+    left: float,
+    top: float,
+    cell: float,
+    ramp: tuple[str, ...],
+    words: Callable[[int, int], str] | None,
+) -> list[Mark]:
     """The cells with thin white lines between them."""
     across, down, decimals = len(columns) * cell, len(rows) * cell, digits(data.top)
     weights = data.weights.tolist()
@@ -225,7 +246,12 @@ def _cells(data: MapData, rows: list[str], columns: list[str], left: float, top:
     def tip(row: int, column: int) -> str:
         return f"{row_names[row]} ← {column_names[column]}: {weights[row][column]:.{decimals}f}"
 
-    marks: list[Mark] = [Cells(left, top, across, down, data.weights, top=data.top, hidden=data.hidden, tip=tip)]
+    told = words or tip
+    marks: list[Mark] = [
+        Cells(
+            left, top, across, down, data.weights, ramp, top=data.top, hidden=data.hidden, tip=told, zero=data.zero
+        )
+    ]
     if data.hidden is not None:
         marks.append(Hatch(left, top, cell, data.hidden))
     lines = grid_lines(left + cell * np.arange(len(columns) + 1), top + cell * np.arange(len(rows) + 1))
@@ -274,13 +300,14 @@ def _legend(data: MapData, left: float, y: float) -> tuple[list[Mark], float]:
     return marks, x - left
 
 
-def _key(data: MapData, x: float, top: float, tall: float) -> list[Mark]:
-    """The colour scale with 0, the middle and the top; larger weights have the top's colour, and it shows ≥."""
-    ticks = ((0, "0"), (0.5, f"{data.top / 2:g}"), (1, top_words(data.top, data.weights.max())))
-    marks: list[Mark] = [Cells(x, top, 12, tall, STRIP[::-1, None])]
+def _key(
+    x: float, top: float, tall: float, ramp: tuple[str, ...], ticks: Sequence[tuple[float, str]], of: str
+) -> list[Mark]:
+    """The colour scale."""
+    marks: list[Mark] = [Cells(x, top, 12, tall, STRIP[::-1, None], ramp)]
     marks += [quiet(x + 17, top + (1 - share) * tall, text, SMALL, centred=True) for share, text in ticks]
     if tall > 60:
-        marks.append(Text(x + 58, top + tall / 2, "weight", SMALL, QUIET, turn=90, anchor="middle"))
+        marks.append(Text(x + 58, top + tall / 2, of, SMALL, QUIET, turn=90, anchor="middle"))
     return marks
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class MapData:
     mask: Any = None
     centres: Sequence[float] | np.ndarray | None = None
     window: int = 0
+
+    zero: ClassVar[float] = 0.0  # the level of no weight
 
     def __post_init__(self) -> None:
         for name in ("rows", "columns"):

@@ -192,13 +192,13 @@ def _told_cells(mark: Cells) -> str:
     rows, columns = mark.weights.shape
     scale = f"scale({_short(mark.width / columns, 4)},{_short(mark.height / rows, 4)})"
     parts = [
-        _rect(mark, mark.ramp[0]),
+        _rect(mark, hex_colours(np.array([mark.zero]), mark.ramp)[0]),
         "/>\n",
         f'<g transform="translate({_short(mark.x)},{_short(mark.y)}){scale}">',
     ]
-    for row, levels in enumerate(mark.levels):
+    for row, (levels, told) in enumerate(zip(mark.levels, mark.seen(FAINTEST), strict=True)):
         parts.append(f'<g transform="translate(0,{row})">' if row else "<g>")
-        seen = np.flatnonzero(levels >= FAINTEST)
+        seen = np.flatnonzero(told)
         for column, colour in zip(seen.tolist(), hex_colours(levels[seen], mark.ramp), strict=True):
             place = f'x="{column}" ' if column else ""
             parts.append(f'<rect {place}width="1" height="1" fill="{colour}">{_tip(mark.tip(row, column))}</rect>')

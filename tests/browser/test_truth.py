@@ -153,7 +153,7 @@ def test_compare_offers_what_the_input_is_for(visit: Visit) -> None:
     choices = page.locator(".panel + .panel select").first.evaluate(
         "list => [...list.options].map(one => one.value)"
     )
-    assert choices == ["de-en/translate"]
+    assert choices == ["=word", "=layer", "=head"]
 
 
 def test_an_error_of_the_second_model_stands_with_it(visit: Visit) -> None:

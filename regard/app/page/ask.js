@@ -24,7 +24,14 @@ function chip(text) {
   return [...short].length > CHIP ? `${[...short].slice(0, CHIP - 1).join("")}…` : short;
 }
 
-function textInput(task, changed, submit) {
+/** The inputs that a text of the form stands for; none: one is drawn. */
+export function inputsOf({inputs: {schema, drawn}}, text) {
+  if (schema.type === "array") return [text.split(TAB)];
+  if (schema.type === "integer" ? text === "" : text.trim() === "" && drawn) return [];
+  return [schema.type === "integer" ? Number(text) : text];
+}
+
+export function textInput(task, changed, submit) {
   const number = task.inputs.schema.type === "integer", pair = task.inputs.schema.type === "array", {drawn} = task.inputs;
   const examples = task.inputs.examples.map(example => Array.isArray(example) ? example.join(TAB) : String(example));
   const boxes = [...Array(pair ? task.inputs.schema.minItems : 1)].map(() => number
@@ -34,12 +41,6 @@ function textInput(task, changed, submit) {
   const write = value => {
     const parts = pair ? value.split(TAB) : [value];
     boxes.forEach((box, at) => { box.value = parts[at] ?? ""; });
-  };
-  const read = () => {
-    const parts = boxes.map(box => box.value);
-    if (pair) return [parts];
-    if (number ? parts[0] === "" : parts[0].trim() === "" && drawn) return [];
-    return [number ? Number(parts[0]) : parts[0]];
   };
   for (const box of boxes) box.addEventListener("keydown", event => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -56,7 +57,7 @@ function textInput(task, changed, submit) {
     element: make("div", {class: "text-input"}, ...boxes.map((box, at) => field(labels[at], box))),
     tried: examples.length > 1 ? tried : "",
     get state() { return {text: text()}; },
-    get values() { return read(); },
+    get values() { return inputsOf(task, text()); },
     url: null,
     isMissing: () => boxes.some(box => box.value.trim() === "") && !drawn && !task.continues,
     missing: pair ? "Type both texts first." : "Type something first.",

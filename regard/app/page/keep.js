@@ -18,9 +18,9 @@ function save(blob, name) {
 }
 
 /** The page as one HTML file without a server, that shows what these panels show. */
-async function savedPage({panels, state}) {
+async function savedPage({panels, state, entries}) {
   const page = await request("page/kept.html", {}, response => response.text());
-  const models = new Map(), answers = [];
+  const models = new Map(), answers = [...entries];
   for (const panel of panels.filter(one => one.answer)) {
     const {model, task, question} = panel, {values} = question();
     const own = {...task, inputs: {...task.inputs, examples: values}}, before = models.get(model.name)?.tasks ?? [];
@@ -46,7 +46,7 @@ export function keepMenu(fetchFile, page) {
     request(address, settings, async response => [await response.blob(), nameOf(response, form)]));
 
   async function whole() {
-    const {panels, state} = page(), html = await savedPage({panels, state});
+    const {panels} = page(), html = await savedPage(page());
     return [new Blob([html], {type: "text/html"}), `${panels.map(one => one.model.name).join("-")}.html`];
   }
 

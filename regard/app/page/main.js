@@ -1,11 +1,13 @@
 // The page: a question, and one or two models that answer it.
 import {Failure, get, whenLost, whenSignedOut} from "./api.js";
 import {readAddress, writeAddress} from "./address.js";
-import {Ask, alike} from "./ask.js";
+import {Ask, alike, inputsOf} from "./ask.js";
 import {modelList} from "./choose.js";
+import {Comparison} from "./compare.js";
 import {button, make} from "./dom.js";
 import {shareButton} from "./keep.js";
 import {isAsked} from "./options.js";
+import {pairsOf, valueOf} from "./pairs.js";
 import {Panel} from "./panel.js";
 import {askForToken} from "./sign_in.js";
 import {projectorButton, themeButton} from "./theme.js";
@@ -25,6 +27,9 @@ class Page {
     this.all = models;
     this.models = models.filter(one => one.status !== "broken");
     this.panels = [];
+    this.comparison = new Comparison(() => this.panels, () => this.whole);
+    find("panels").before(this.comparison.above);
+    find("panels").after(this.comparison.below);
     this.list = modelList(find("models"), models, name => this.chooseModel(name));
     this.ask = new Ask(find("ask"), {
       submit: () => this.submit(),
@@ -54,13 +59,26 @@ class Page {
     return this.all.find(one => one.name === model)?.error ?? `This server has no model named “${model}”.`;
   }
 
+  get question() {
+    return {values: this.ask.input.values, options: this.ask.options.values, asked: this.ask.input.state.text ?? "", url: this.ask.input.url};
+  }
+
+  /** All that is seen, to be saved. */
+  get whole() {
+    return {panels: this.panels, state: this.state, entries: this.comparison.entries};
+  }
+
   newPanel(own = {}) {
     const panel = new Panel({
-      changed: push => this.keep(push),
+      changed: push => {
+        this.keep(push);
+        this.comparison.refresh();
+      },
+      drawn: () => this.comparison.refresh(),
       failed: message => this.ask.fail(message),
-      page: () => ({panels: this.panels, state: this.state}),
-      question: () => ({values: this.ask.input.values, options: this.ask.options.values,
-        asked: this.ask.input.state.text ?? "", url: this.ask.input.url}),
+      page: () => this.whole,
+      pointed: place => this.comparison.point(this.panels.indexOf(panel), place),
+      question: () => this.question,
       ...own,
     });
     this.panels.push(panel);
@@ -108,7 +126,8 @@ class Page {
     first.set(model, task);
     this.ask.show(model, task);
     this.list.mark(name);
-    if (second && fits(second.task, task)) second.set(second.model, second.task, second.state);  // other choices
+    const pair = second && this.pairs.find(one => one.value === valueOf(second.state));
+    if (pair) this.setSecond(second, second.state.within ? pair.state : second.state);  // other choices
     else if (second) this.removeSecond();
     this.keep(true);
     if (!this.ask.missing) this.run();
@@ -127,12 +146,15 @@ class Page {
       if (panel.state.steps) panel.state.steps = [];
       delete panel.state.view.row;
     }
+    const [, second] = this.panels, {text} = this.ask.input.state;
+    if (second?.input && text !== this.text) second.set(second.model, second.task, {...second.state, text});  // to be changed anew
     this.keep(true);
     this.run();
   }
 
   async run(panels = this.panels) {
     this.ask.fail("");
+    this.text = this.ask.input.state.text;
     this.ask.busy(true);
     await Promise.all(panels.map(one => one.ask()));
     if (!this.panels.some(one => one.running)) this.ask.busy(false);
@@ -145,24 +167,35 @@ class Page {
 
   // -- comparing
 
-  /** Tasks of models that can be asked the same. */
-  alike() {
-    return this.models.flatMap(model => model.tasks.filter(task => fits(task, this.panels[0].task))
-      .map(task => [`${model.name}/${task.task}`, `${model.name}: ${task.about || task.task}`]));
+  /** What the first panel can be compared with. */
+  get pairs() {
+    const [first] = this.panels;
+    return pairsOf(this.models, first, this.ask.input.state.text, task => fits(task, first.task));
   }
 
   addSecond(state) {
-    const [model, task] = this.found(state);
-    const panel = this.newPanel({choices: () => this.alike(), choose: value => this.chooseSecond(value)});
-    panel.set(model, task, state);
+    const panel = this.newPanel({
+      pairs: () => this.pairs,
+      choose: pair => {
+        this.setSecond(panel, pair.state);
+        this.keep(true);
+        this.run([panel]);
+      },
+      retext: () => {
+        this.keep(true);
+        this.run([panel]);
+      },
+      question: () => panel.state.within === "word"
+        ? {...this.question, values: inputsOf(panel.task, panel.state.text), asked: panel.state.text} : this.question,
+    });
+    this.setSecond(panel, state);
+    this.panels[0].opened.close();  // there is less room
     return panel;
   }
 
-  chooseSecond(value) {
-    const at = value.lastIndexOf("/"), [model, task] = this.found({model: value.slice(0, at), task: value.slice(at + 1)});
-    this.panels[1].set(model, task);
-    this.keep(true);
-    this.run([this.panels[1]]);
+  setSecond(panel, state) {
+    const [model, task] = this.found(state);
+    panel.set(model, task, state);
   }
 
   removeSecond() {
@@ -170,14 +203,15 @@ class Page {
     find("panels").classList.remove("two");
     this.compare.setAttribute("aria-pressed", "false");
     second.close();
+    this.comparison.refresh();
   }
 
   toggleCompare() {
+    const [first] = this.pairs;
     if (this.panels.length > 1) this.removeSecond();
+    else if (!first) this.ask.fail("There is nothing to compare this with. Serve another run beside it.");
     else {
-      const [{model, task, state}] = this.panels;
-      const other = this.models.find(one => one !== model && one.tasks.some(each => each.task === task.task && fits(each, task)));
-      const panel = this.addSecond(other ? {model: other.name, task: task.task} : {...state, view: {}});
+      const panel = this.addSecond(first.state);
       if (!this.ask.missing) this.run([panel]);
     }
     this.keep(true);

@@ -6,9 +6,9 @@ import {viewOf} from "./look.js";
 const WIDE = 1200;  // pixels of a window in which the first weight opens by itself
 
 export class Opened {
-  /** `fetchCell(place)` asks for what a weight was made of. */
-  constructor(fetchCell) {
-    this.fetchCell = fetchCell;
+  /** `fetchCell(place)` asks for what a weight was made of; `hasRoom()`: whether there is room for one that nobody asked for. */
+  constructor(fetchCell, hasRoom) {
+    Object.assign(this, {fetchCell, hasRoom});
     this.element = make("aside", {class: "regard cell", "aria-label": "How this weight came about", hidden: true});
     this.shown = this.opening = null;
   }
@@ -17,7 +17,7 @@ export class Opened {
       not asked for. */
   async open(place) {
     const {first = false, ...wanted} = place, own = this.opening = {};  // what is opened later takes its place
-    if (first && innerWidth < WIDE) return;
+    if (first && (innerWidth < WIDE || !this.hasRoom())) return;
     try {
       const [view, data] = await Promise.all([viewOf("cell"), "gate" in wanted ? null : this.fetchCell(wanted)]);
       if (this.opening !== own) return;

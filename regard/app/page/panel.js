@@ -1,11 +1,13 @@
 // One model's side of the page: its answer, where it looked for it, and its decoding step by step.
 import {Failure, events, get, isKept, modelPath, post} from "./api.js";
 import {showAnswer, textOf} from "./answer.js";
+import {textInput} from "./ask.js";
 import {systemOf} from "./choose.js";
 import {button, make, newId, select} from "./dom.js";
 import {keepMenu} from "./keep.js";
 import {Opened, fetchCell} from "./opened.js";
 import {EVERY, SIDE, TOO_MUCH, clear, draw, fetchLook, lookAddress, picture} from "./look.js";
+import {valueOf} from "./pairs.js";
 import {Stepping} from "./stepping.js";
 import {siteTitle} from "../views/said.js";
 
@@ -13,19 +15,21 @@ const SITES = 12;  // of a model, which a saved page has all of
 const LOST = 404, USUAL = "usual picture";
 
 export class Panel {
-  /** `changed(push)`: what is seen is another; `failed(message)`: for beside the input; `question()`: {values, options,
-      asked, url}; `choices`: models to choose from in this panel, if it has a list of its own. */
-  constructor({changed, failed, question, page, choices = null, choose = null}) {
-    Object.assign(this, {changed, failed, question, page, choices, choose});
+  /** `changed(push)`: what is seen is another; `drawn()`: it stands; `failed(message)`: for beside the input; `question()`:
+      {values, options, asked, url}; `page()`: all panels; `pointed(place)`: somebody points in the picture. Of a second
+      panel, `pairs()`: what can be compared; `choose(pair)`; `retext()`: the text that was changed is asked. */
+  constructor({changed, drawn, failed, question, page, pointed, pairs = null, choose = null, retext = null}) {
+    Object.assign(this, {changed, drawn, failed, question, page, pointed, pairs, choose, retext, pair: null, input: null});
     this.state = {model: "", task: "", site: "", view: {}};
     this.answer = this.model = this.task = this.data = null;
+    this.seen = {site: ""};  // of which place the data are: another may have been chosen
     this.running = null;
     this.known = new Map();  // what is seen of examples
     this.head = make("header", {class: "panel-head"});
-    this.out = make("div", {class: "answer", "aria-live": "polite", "aria-label": "Answer", role: "region", tabindex: "-1"});
+    this.out = make("div", {class: "answer", "aria-live": "polite", role: "region", tabindex: "-1"});
     this.tools = make("div", {class: "controls panel-tools"});
     this.look = make("div", {class: "regard"});
-    this.opened = new Opened(place => this.again(id => fetchCell(this.model.name, id, place)));
+    this.opened = new Opened(place => this.again(id => fetchCell(this.model.name, id, place)), () => this.page().panels.length < 2);
     this.steps = make("div", {class: "stepping", hidden: true});
     this.stepping = new Stepping(this.steps, () => this.stepQuestion(), tokens => {
       this.state.steps = tokens;
@@ -41,8 +45,11 @@ export class Panel {
     this.state = {site: "", view: {}, ...state, model: model.name, task: task.task};
     if (!this.sites.includes(this.state.site)) this.state.site = "";
     if (!task.steps) delete this.state.steps;
-    this.element.setAttribute("aria-label", `${model.name}: ${task.task}`);
+    const which = this.pairs ? "second, " : "";  // two may be of one model
+    this.element.setAttribute("aria-label", `${which}${model.name}: ${task.task}`);
+    this.out.setAttribute("aria-label", this.pairs ? "Second answer" : "Answer");
     this.head.replaceChildren(this.title(), make("p", {class: "quiet"}, this.describe()));
+    this.showText();
     this.out.replaceChildren();
     this.clearLook();
     this.look.removeAttribute("aria-busy");
@@ -54,10 +61,47 @@ export class Panel {
   }
 
   title() {
-    if (!this.choices) return make("h2", {}, this.model.name);
+    if (!this.pairs) return make("h2", {}, this.model.name);
+    const pairs = this.pairs(), value = valueOf(this.state);
+    this.pair = pairs.find(one => one.value === value) ?? null;
+    const group = (name, within) => ({name, options: pairs.filter(one => Boolean(one.state.within) === within).map(one => [one.value, one.text])});
     const heading = make("h2", {class: "unseen"}, this.model.name);
-    const list = select(this.choices(), `${this.model.name}/${this.task.task}`, this.choose, {"aria-label": "Model to compare with"});
+    const list = select([group("The same question, asked of", false), group("In the same model", true)], value,
+      chosen => this.choose(pairs.find(one => one.value === chosen)), {"aria-label": "Compare with"});
     return make("div", {}, heading, list);
+  }
+
+  /** The text that was changed, if this is what is compared. */
+  showText() {
+    this.input = null;
+    if (this.state.within !== "word") return;
+    const ask = () => {
+      this.state.text = this.input.state.text;
+      this.retext();
+    };
+    this.input = textInput(this.task, ask, ask);
+    this.input.set({text: this.state.text ?? ""});
+    for (const box of this.input.element.querySelectorAll("textarea, input")) {
+      box.addEventListener("change", () => { if (this.input.state.text !== this.state.text) ask(); });
+      box.setAttribute("aria-label", "The text, changed");
+    }
+    this.head.append(this.input.element);
+  }
+
+  /** The panel whose answer this one shows too, seen in another place; null: it has its own. */
+  get source() {
+    return ["layer", "head"].includes(this.state.within) ? this.page().panels[0] : null;
+  }
+
+  /** Whether the mean of the heads of a site is seen, as in the usual picture beside it. */
+  get isWhole() {
+    const {site, within} = this.state, {heads = 0} = this.model.sites.find(one => one.name === site) ?? {};
+    return within === "layer" && !this.source.state.site && heads > 1;
+  }
+
+  /** Whether this is asked another text than the first panel. */
+  get isChanged() {
+    return this.input !== null && this.state.text !== this.page().state.input.text;
   }
 
   describe() {
@@ -113,10 +157,10 @@ export class Panel {
 
   /** What a file holds: the same as is seen. Numbers are those of all heads, unless they are too many. */
   kept(form) {
-    const {head, pieces, site, way = "usual", row} = this.state.view, numbers = form === "json" || form === "csv";
+    const {head, pieces, site, way = this.isWhole ? "map" : "usual", row} = this.state.view, numbers = form === "json" || form === "csv";
     const isOne = Number.isInteger(head) && this.model.sites.some(one => one.name === site);
     const one = isOne && (this.data?.side || !numbers) ? {site, head} : {site: this.state.site};
-    return {...one, pieces, form, ...numbers ? {} : {way, row}};
+    return {...one, pieces, form, ...numbers && !this.isWhole ? {} : {way, row}};
   }
 
   /** What a page without a server needs to show this again, and the other places where the model looked. */
@@ -137,6 +181,7 @@ export class Panel {
       }
     };
     for (const site of sites) await look({site});
+    if (this.isWhole) await look({site: state.site, way: "map"});
     if (this.data?.side) await look({site: state.view.site, head: state.view.head});
     return [...found, ...await this.stepping.entries()];
   }
@@ -181,7 +226,11 @@ export class Panel {
   }
 
   /** Ask, show the answer as it comes, then where the model looked. */
-  async ask() {
+  ask() {
+    return this.asking = this.askNow();
+  }
+
+  async askNow() {
     this.stop();
     this.settle(null);
     this.isNew = false;  // is the text that is seen of the answer that is awaited?
@@ -189,7 +238,7 @@ export class Panel {
     this.element.setAttribute("aria-busy", "true");
     this.out.setAttribute("aria-busy", "true");
     try {
-      await this.askFor(running.signal);
+      await (this.source ? this.follow(this.source) : this.askFor(running.signal));
       if (this.running === running) await this.showMode(true);
     } catch (error) {
       if (error.name !== "AbortError") this.fail(error);
@@ -199,13 +248,22 @@ export class Panel {
         this.element.removeAttribute("aria-busy");
         this.out.removeAttribute("aria-busy");
       }
+      this.drawn();
     }
   }
 
   fail(error) {
     if (!(error instanceof Failure)) throw error;
-    this.forget(this.choices ? make("p", {class: "error", role: "alert"}, error.message) : "");
-    if (!this.choices) this.failed(error.message);
+    this.forget(this.pairs ? make("p", {class: "error", role: "alert"}, error.message) : "");
+    if (!this.pairs) this.failed(error.message);
+  }
+
+  /** The answer of another panel, once it is there. */
+  async follow(panel) {
+    await panel.asking;
+    if (!panel.answer) throw new DOMException("there is no answer", "AbortError");
+    this.settle(panel.answer);
+    showAnswer(this.out, panel.answer, this.question().asked);
   }
 
   body() {
@@ -244,7 +302,8 @@ export class Panel {
       return await work(this.answer.id);
     } catch (error) {
       if (!(error instanceof Failure) || error.status !== LOST) throw error;
-      await this.askFor();
+      await (this.source ?? this).askFor();
+      if (this.source) this.settle(this.source.answer);
       return work(this.answer.id);
     }
   }
@@ -268,20 +327,24 @@ export class Panel {
       if (error.name !== "AbortError") this.fail(error);
     }
     if (anew) this.changed(false);
+    this.drawn();
   }
 
   async showLook() {
     const {site} = this.state, own = this.looking = {};  // what is fetched later takes its place
-    const part = wanted => this.again(id => fetchLook(this.model.name, id, {site, ...wanted}));
+    const whole = this.isWhole ? {way: "map"} : {};
+    const part = wanted => this.again(id => fetchLook(this.model.name, id, {site, ...whole, ...wanted}));
     this.look.setAttribute("aria-busy", "true");
     try {
       const found = await picture(this.model, site, part);
       if (this.looking !== own) return;
       this.data = found.data;
+      this.seen = {site: found.site};
       this.opened.close();
       await draw(this.look, found.data, {
-        open: isKept ? null : place => this.opened.open({site: found.site === EVERY ? "" : found.site, ...place}),
+        open: isKept || this.isWhole ? null : place => this.opened.open({site: found.site === EVERY ? "" : found.site, ...place}),
         part: wanted => part({site: found.site, ...wanted}),
+        pointed: this.pointed,
         state: this.state.view,
         image: this.question().url,
         examples: () => this.examples(found.site),
@@ -297,6 +360,7 @@ export class Panel {
       this.clearLook(make("p", {class: "aside"}, error.message));
     } finally {
       if (this.looking === own) this.look.removeAttribute("aria-busy");
+      this.drawn();
     }
   }
 

@@ -2,6 +2,7 @@
 // would follow another candidate.
 import {percent} from "./answer.js";
 import {Failure, modelPath, post, posted} from "./api.js";
+import {marked} from "./changes.js";
 import {button, make, select} from "./dom.js";
 import {EVERY, clear, draw} from "./look.js";
 
@@ -22,22 +23,6 @@ function lookData({site, columns, weights, grid}, head, image) {
     return {kind: "overlay", image, panels: {[title]: rows}, title: "", caption: ""};
   }
   return {kind: "shaded", weights: [mean], words: columns, queries: ["this step"], query: 0, title};
-}
-
-/** Which parts of a text another text has in the same order, as [part, is it there?]; words, or letters of a text without. */
-function kept(text, other) {
-  const parts = one => one.match(/\s/) ? one.split(/(\s+)/) : [...one];
-  const [own, others] = [parts(text), parts(other)], same = Array.from({length: own.length + 1}, () => new Uint16Array(others.length + 1));
-  for (let at = own.length - 1; at >= 0; at--)
-    for (let to = others.length - 1; to >= 0; to--)
-      same[at][to] = own[at] === others[to] ? same[at + 1][to + 1] + 1 : Math.max(same[at + 1][to], same[at][to + 1]);
-  let to = 0;
-  return own.map((part, at) => {
-    while (to < others.length && own[at] !== others[to] && same[at][to + 1] === same[at][to]) to++;
-    const there = to < others.length && own[at] === others[to];
-    if (there) to++;
-    return [part, there];
-  });
 }
 
 export class Stepping {
@@ -228,9 +213,9 @@ export class Stepping {
     const {answer} = this.question();
     this.against.hidden = this.fork === null || !answer?.text;
     if (this.against.hidden) return;
-    const marked = (own, other) => this.ended ? kept(own, other).map(([part, there]) => there ? part : make("mark", {}, part)) : [own];
-    this.against.replaceChildren(make("b", {}, "The answer: "), ...marked(answer.text, text), make("br"),
-      make("b", {}, "With your choice: "), ...marked(text, answer.text));
+    const parts = (own, other) => this.ended ? marked(own, other) : [own];
+    this.against.replaceChildren(make("b", {}, "The answer: "), ...parts(answer.text, text), make("br"),
+      make("b", {}, "With your choice: "), ...parts(text, answer.text));
   }
 
   candidate(one, next, tokens, picked) {

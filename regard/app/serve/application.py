@@ -20,6 +20,7 @@ from regard.app.serve.answering import Events, Json, answers, error_answer, unle
 from regard.app.serve.asking import read_body, read_ticket
 from regard.app.serve.cells import read_cell
 from regard.app.serve.counters import Counters
+from regard.app.serve.differences import SECOND, asked, check_query, difference, read_side
 from regard.app.serve.forms import drawn
 from regard.app.serve.guard import LOCAL, Guard
 from regard.app.serve.kept import kept_page
@@ -147,6 +148,23 @@ class Api:
         work = self.shelf.call(served, wanted.opened(served, answer, self.limits))
         return Json(await unless_gone(request, work))
 
+    async def difference(self, request: Request) -> Response:
+        """Two looks on common rows and columns, and what the second has more."""
+        query = request.query_params
+        check_query(query)
+        sides = [
+            read_side(query, prefix, await self.shelf.find(query[f"{prefix}model"]), self.kept)
+            for prefix in ("", SECOND)
+        ]
+        work = asyncio.gather(*(side.map(self.shelf.call, self.limits) for side in sides))
+        maps = await unless_gone(request, work)
+        found = await asyncio.to_thread(difference, maps, sides, self.limits)
+        form, packed = query.get("form", ""), query.get("packed") == "true"
+        wanted = Wanted((), None, None, pieces=False, side=None, packed=packed, form=form)
+        about = {"model": "-".join(dict.fromkeys(found.names)), "site": "difference"}
+        said = asked(sides) if form else {}
+        return await asyncio.to_thread(drawn, found, wanted, about, said)
+
     @staticmethod
     def kept(served: Served, name: str) -> Answer:
         answer = None if served.worker is None else served.worker.answers.get(name)
@@ -173,6 +191,7 @@ class Api:
             Route(model + "/{task}/step", answers(self.step), methods=["POST"]),
             Route(model + "/answers/{answer}/attention", answers(self.attention), methods=["GET"]),
             Route(model + "/answers/{answer}/cell", answers(self.cell), methods=["GET"]),
+            Route("/api/difference", answers(self.difference), methods=["GET"]),
             Route("/api/gallery", answers(self.learn.examples), methods=["GET"]),
             Route("/api/gallery/{name}", answers(self.learn.example), methods=["GET"]),
             Route("/api/gallery/{name}/{step}", answers(self.learn.step), methods=["POST"]),

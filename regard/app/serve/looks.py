@@ -34,7 +34,7 @@ class Wanted:
     side: int | None  # every head, pooled to at most side x side
     packed: bool  # large tables are texts, as the views read them
     form: str  # "": plain data, not as a file
-    way: str = ""  # as what a drawing shows one head; "": the whole picture
+    way: str = ""  # as what one head, or the mean of all, is seen; "": the whole picture
     row: int | None = None  # whose links or text
 
     def of(self, answer: Answer, limits: Limits) -> Callable[[Run], Picture]:
@@ -56,7 +56,8 @@ class Wanted:
             raise Refused(404, "nothing was looked at for this answer")
         picture = picture.looks if isinstance(picture, BarsAndLooks) else picture  # bars are for a terminal
         picture = picture.pieces if self.pieces else picture
-        if self.way and self.head is not None and isinstance(picture, Heads) and len(sites) == 1:
+        one = self.head is not None or self.way not in ("", "usual")  # else all heads
+        if self.way and one and isinstance(picture, Heads) and len(sites) == 1:
             return picture.map(sites[0], self.head).part(rows=self.rows)
         return picture.part(head=self.head, rows=self.rows)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from regard import __version__
+from regard.app.serve.differences import SECOND
 from regard.app.serve.limits import Limits
 from regard.app.serve.looks import FORMS, SIDES, WAYS
 from regard.app.serve.shelf import Served, option_schema
@@ -61,6 +62,7 @@ def description(models: Mapping[str, Served], limits: Limits) -> Table:
         },
         "/api/models/{model}/answers/{answer}/attention": attention_path(models),
         "/api/models/{model}/answers/{answer}/cell": cell_path(models),
+        "/api/difference": difference_path(models),
         "/api/gallery": {"get": operation("The examples of the gallery.", {"type": "object"})},
         "/api/gallery/{name}": gallery_path(),
         "/api/gallery/{name}/{step}": gallery_step_path(),
@@ -225,6 +227,25 @@ def cell_path(models: Mapping[str, Served]) -> Table:
     words = "One weight of a picture opened: query, keys, scores, weights and values of its look."
     get = operation(words, {"type": "object", "required": ["site", "head", "weights"]}, parameters=query)
     return {"get": get, "parameters": [path("model", models), path("answer")]}
+
+
+def difference_path(models: Mapping[str, Served]) -> Table:
+    schemas: Table = {"model": path("model", models)["schema"], "answer": {"type": "string"}}
+    schemas |= {"site": {"type": "string"}, "head": {"type": "integer", "minimum": 0, "maximum": 99999999}}
+    schemas |= {"pieces": {"type": "boolean"}}
+    query = [
+        {"name": prefix + name, "in": "query", "schema": schema, "required": name in ("model", "answer")}
+        for prefix in ("", SECOND)
+        for name, schema in schemas.items()
+    ]
+    query += [
+        {"name": "form", "in": "query", "schema": {"type": "string", "enum": list(FORMS)}},
+        {"name": "packed", "in": "query", "schema": {"type": "boolean"}},
+    ]
+    words = "Two looks on common rows and columns, and what the second (2.) has more than the first."
+    get = operation(words, {"type": "object", "required": ["kind"]}, parameters=query)
+    get["responses"]["200"]["content"] |= {kind: {} for kind in ("text/csv", "image/png", "image/svg+xml")}
+    return {"get": get}
 
 
 def gallery_path() -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from regard.app.serve.worker import Closed, Ticket, Worker, reason
 from regard.decode.graphs import graph_memory
 from regard.decode.settings import Decoding
 from regard.errors import BadInput
+from regard.learn.settings import Training
 from regard.runs.examples import Examples, read_examples
 from regard.runs.shipped import shipped
 from regard.tasks.core.run import Run
@@ -33,6 +35,7 @@ class Served:
     broken: str = ""  # why it cannot be asked
     tasks: list[AnyTask] = field(default_factory=list)
     about: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)  # of the model, and the seed it was trained from
     sites: list[dict[str, Any]] = field(default_factory=list)
     alignment: str = ""  # the site that is shown unless another is asked for
     examples: Examples = field(default_factory=Examples)
@@ -45,6 +48,7 @@ class Served:
             self.tasks = tasks_for(opened)
             self.about, self.alignment = opened.about(), opened.model.alignment
             self.about.pop("folder", None)  # a path of this machine
+            self.settings = settings(opened)
             self.sites = sites(opened, any(task.shows_gates for task in self.tasks))
             self.examples = read_examples(opened.folder.contents) if opened.folder else Examples()
         except Exception as error:
@@ -56,6 +60,7 @@ class Served:
             return data | {"error": self.broken}
         return data | {
             "about": self.about,
+            "settings": self.settings,
             "tasks": [self.task_data(task, limits) for task in self.tasks],
             "sites": self.sites,
             "alignment": self.alignment,
@@ -97,6 +102,14 @@ class Served:
         if self.broken:
             return "broken"
         return "loaded" if self.worker is not None and self.worker.bytes else "ready"
+
+
+def settings(opened: Run) -> dict[str, Any]:
+    """The model's settings, and the seed of its training, by which models of one kind differ."""
+    own = dataclasses.asdict(opened.model.config)
+    found = {name: value for name, value in own.items() if isinstance(value, str | int | float | bool)}
+    recipe = opened.folder.recipe if opened.folder else None
+    return found if recipe is None else {**found, "seed": recipe.get("train", {}).get("seed", Training.seed)}
 
 
 def option_schema(option: Any, limits: Limits) -> dict[str, Any]:

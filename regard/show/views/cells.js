@@ -61,7 +61,7 @@ export function drawCells(stage, look, control) {
   stage.replaceChildren(scroll);
 
   function repaint() {
-    ramp = readRamp(stage);
+    ramp = readRamp(stage, look.signed ? "--diverging" : "--ramp");
     const paint = cell >= SHARP ? paintSharp : paintSmall;
     paint(canvas, look, cell, ramp, stage);
   }
@@ -84,7 +84,7 @@ export function drawCells(stage, look, control) {
     });
     names.forEach((name, at) => {
       const place = row * columns.length + at;
-      shadeWord(name, ramp, asked ? look.weights[place] / look.top : 0);
+      shadeWord(name, ramp, asked ? levelOf(look, place) : 0, Boolean(asked && look.signed && look.hidden?.[place]));
     });
     sides.forEach((name, at) => name.classList.toggle("on", at === row));
     ring.hidden = !asked || column === null || cell < 4;
@@ -140,6 +140,11 @@ function measure(stage, {rows, columns}, labelled) {
   };
 }
 
+/** Where a weight lies on the ramp, from 0 to 1; of a signed look 0 lies in the middle. */
+function levelOf({weights, top, signed}, at) {
+  return signed ? weights[at] / top / 2 + 0.5 : weights[at] / top;
+}
+
 function cornerOf({rowName, columnName}) {
   const corner = make("div", {class: "corner"});
   if (rowName || columnName)
@@ -171,7 +176,7 @@ function rowOf(name, {cell}) {
 
 /** Cells of their own with a gap between them; hidden ones are hatched, windows outlined, centres dotted. */
 function paintSharp(canvas, look, cell, ramp, stage) {
-  const {rows, columns, weights, hidden, top} = look,
+  const {rows, columns, weights, hidden} = look,
     fine = Math.min(2, window.devicePixelRatio || 1);
   const gap = cell >= 18 ? 1 : 0,
     pen = canvas.getContext("2d");
@@ -184,7 +189,7 @@ function paintSharp(canvas, look, cell, ramp, stage) {
   for (let at = 0; at < weights.length; at++) {
     const x = (at % columns.length) * cell,
       y = Math.floor(at / columns.length) * cell;
-    const from = 3 * Math.round(255 * Math.min(1, weights[at] / top));
+    const from = 3 * Math.round(255 * Math.max(0, Math.min(1, levelOf(look, at))));
     pen.fillStyle = hidden?.[at] ? grey : `rgb(${ramp[from]},${ramp[from + 1]},${ramp[from + 2]})`;
     pen.fillRect(x, y, cell - gap, cell - gap);
     if (!hidden?.[at]) continue;
@@ -225,12 +230,13 @@ function paintMarks(pen, {centres, span, columns}, cell, stage) {
   });
 }
 
-function paintSmall(canvas, {rows, columns, weights, hidden, top}, cell, ramp, stage) {
+function paintSmall(canvas, look, cell, ramp, stage) {
+  const {rows, columns, hidden} = look;
   paintCells(
     canvas,
     rows.length,
     columns.length,
-    at => weights[at] / top,
+    at => levelOf(look, at),
     ramp,
     hidden && (at => hidden[at]),
     readColour(colourOf(stage, "--hidden")),

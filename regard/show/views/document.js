@@ -28,7 +28,7 @@ export function show(element, data, host = {}) {
   return withPieces(element, data, host, showDocument);
 }
 
-function showDocument(root, data, {state, keep, tools, open}) {
+function showDocument(root, data, {state, keep, tools, open, pointed}) {
   const weights = data.weights.map(one => readTable(one).values),
     sentences = data.sentence_weights && readTable(data.sentence_weights).values;
   const received = weights.map((own, at) => own.map(weight => weight * (sentences ? Math.sqrt(sentences[at]) : 1)));
@@ -52,6 +52,7 @@ function showDocument(root, data, {state, keep, tools, open}) {
       text,
     ),
   );
+  const starts = data.sentences.map((_, at) => data.sentences.slice(0, at).flat().length); // of sentences, in words
   let ramp,
     shown = null;
 
@@ -96,6 +97,16 @@ function showDocument(root, data, {state, keep, tools, open}) {
     told.tell(make("b", {}, `Sentence ${next + 1}`), ...whole, "; its words: ", ...words);
   }
 
+  function tellWord(at, to) {
+    told.tell(
+      tokenOf(data.sentences[at][to]),
+      " ",
+      make("b", {}, numberOf(weights[at][to])),
+      " in its sentence",
+      ...(sentences ? [", shaded by ", make("b", {}, numberOf(received[at][to], top))] : []),
+    );
+  }
+
   function repaint() {
     ramp = readRamp(root);
     texts.forEach((_, at) => shade(at));
@@ -105,13 +116,11 @@ function showDocument(root, data, {state, keep, tools, open}) {
   }
 
   items.forEach(item =>
-    item.addEventListener("pointerleave", () =>
-      lookAt(
-        items.indexOf(root.ownerDocument.activeElement) < 0
-          ? null
-          : items.indexOf(root.ownerDocument.activeElement),
-      ),
-    ),
+    item.addEventListener("pointerleave", () => {
+      const focused = items.indexOf(root.ownerDocument.activeElement);
+      lookAt(focused < 0 ? null : focused);
+      pointed?.(null);
+    }),
   );
   items.forEach((item, at) =>
     item.addEventListener("click", event => {
@@ -125,13 +134,8 @@ function showDocument(root, data, {state, keep, tools, open}) {
       const to = texts[at].spans.indexOf(event.target);
       lookAt(at);
       if (to < 0) return tellSentence(at);
-      told.tell(
-        tokenOf(data.sentences[at][to]),
-        " ",
-        make("b", {}, numberOf(weights[at][to])),
-        " in its sentence",
-        ...(sentences ? [", shaded by ", make("b", {}, numberOf(received[at][to], top))] : []),
-      );
+      tellWord(at, to);
+      pointed?.({row: 0, column: starts[at] + to});
     }),
   );
   rove(
@@ -148,5 +152,17 @@ function showDocument(root, data, {state, keep, tools, open}) {
   const strong = sentences ? sentences.indexOf(largest(sentences)) : 0;
   if (weights[strong]?.length)
     open?.({table: `weights/${strong}`, column: weights[strong].indexOf(largest(weights[strong])), first: true});
-  return {close: onTheme(repaint)};
+  return {
+    /** Another view is pointed at, where this word is. */
+    point(place) {
+      texts.forEach(({spans}) => spans.forEach(span => span.classList.remove("on")));
+      const at = starts.findLastIndex(start => start <= (place?.column ?? -1)),
+        to = at < 0 ? -1 : place.column - starts[at];
+      lookAt(at < 0 ? null : at);
+      if (!texts[at]?.spans[to]) return;
+      texts[at].spans[to].classList.add("on");
+      tellWord(at, to);
+    },
+    close: onTheme(repaint),
+  };
 }

@@ -50,7 +50,7 @@ function readSites({panels, rows, columns, mask}) {
   });
 }
 
-function showHeads(root, data, host, {state, keep, tools, open}) {
+function showHeads(root, data, host, {state, keep, tools, open, pointed}) {
   const sites = readSites(data),
     most = data.most ?? Math.max(...sites.map(({values}) => largest(values)));
   const tables = sites.map(one => ({one, tables: tablesOf(one)}));
@@ -131,7 +131,7 @@ function showHeads(root, data, host, {state, keep, tools, open}) {
       scale: topFor(whole.values),
       of: data.of,
     };
-    drawn = showMatrix(stage, look, {state, keep, open});
+    drawn = showMatrix(stage, look, {state, keep, open, pointed});
   }
 
   const stop = rove(buttons, (at, down, across) => nextPanel(panels, at, down, across), choose);
@@ -150,6 +150,7 @@ function showHeads(root, data, host, {state, keep, tools, open}) {
   choose(first);
   const unwatch = onTheme(paint);
   return {
+    point: place => drawn?.point(place),
     close() {
       drawn?.close();
       unwatch();

@@ -93,7 +93,7 @@ function paintLook(canvas, {picture, width, height}, look, top, veil, strength, 
 
 /** `groups` is [{title, looks}], a look is {name, shares, rows, columns, place, most, alone, gate}; `top` is the share
     of the brightest colour, null: of each look its own; `topText` says so. `telling`: the most telling look is shown first. */
-export function showImages(root, {url, groups, top, topText, hint, telling = false}, {state, keep, tools = [], open = null}) {
+export function showImages(root, {url, groups, top, topText, hint, telling = false}, {state, keep, tools = [], open = null, pointed = null}) {
   const looks = groups.flatMap(group => group.looks),
     told = toldLine(hint);
   const stage = make("canvas", {"aria-hidden": "true"}),
@@ -238,22 +238,32 @@ export function showImages(root, {url, groups, top, topText, hint, telling = fal
     tellLook();
   }
 
+  /** As `lookAt` and `lookAway`, by the person's own hand or keys. */
+  function lookHere(left, above) {
+    lookAt(left, above);
+    pointed?.({left, above});
+  }
+  function leave() {
+    lookAway();
+    pointed?.(null);
+  }
+
   frame.addEventListener("pointermove", event => {
     const box = stage.getBoundingClientRect(),
       x = (event.clientX - box.left) / box.width,
       y = (event.clientY - box.top) / box.height;
-    if (x >= 0 && x < 1 && y >= 0 && y < 1) lookAt(x, y);
+    if (x >= 0 && x < 1 && y >= 0 && y < 1) lookHere(x, y);
   });
-  frame.addEventListener("pointerleave", lookAway);
+  frame.addEventListener("pointerleave", leave);
   steer(
     frame,
     (down, across) => {
       const {rows, columns} = looks[at],
         [x, y] = place ?? [0.5, 0.5],
         inside = part => Math.min(0.999, Math.max(0, part));
-      lookAt(inside(x + across / columns), inside(y + Math.max(-1, Math.min(1, down)) / rows));
+      lookHere(inside(x + across / columns), inside(y + Math.max(-1, Math.min(1, down)) / rows));
     },
-    lookAway,
+    leave,
   );
   slider.addEventListener("input", () => {
     keep({strength: slider.value / 100});
@@ -286,6 +296,12 @@ export function showImages(root, {url, groups, top, topText, hint, telling = fal
   }
   const unwatch = onTheme(paint);
   return {
+    /** Another view is pointed at, where this place is. */
+    point(other) {
+      if (at < 0) return;
+      if (other && "left" in other) lookAt(other.left, other.above);
+      else lookAway();
+    },
     close() {
       clearInterval(timer);
       unwatch();

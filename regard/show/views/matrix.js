@@ -33,7 +33,7 @@ function waysOf({rows, columns, of}) {
 
 /** `look` is {rows, columns, weights, hidden, top, scale, of, centres, span, rowName, columnName}: names, and tables
     row by row. `state` has `way` and `row`; `keep` is told when they change; `tools` stand beside our own. */
-export function showMatrix(element, look, {state, keep, tools = [], ways = waysOf(look), open = null}) {
+export function showMatrix(element, look, {state, keep, tools = [], ways = waysOf(look), open = null, pointed = null}) {
   const {rows, columns, weights, hidden} = look,
     told = toldLine(hintOf(look, open));
   const stage = make("div", {class: "stage"}),
@@ -70,10 +70,17 @@ export function showMatrix(element, look, {state, keep, tools = [], ways = waysO
     else told.rest();
   }
 
+  /** As `lookAt`, by the person's own hand or keys. */
+  function lookHere(nextRow, nextColumn) {
+    if (nextRow === row && nextColumn === column) return;
+    lookAt(nextRow, nextColumn);
+    pointed?.(row === null && column === null ? null : {row, column});
+  }
+
   function pin(nextRow, nextColumn) {
     kept = nextRow !== null && !(kept && nextRow === row);
     keep({row: kept ? nextRow : null});
-    lookAt(nextRow, nextColumn);
+    lookHere(nextRow, nextColumn);
     if (nextRow !== null && nextColumn !== null) openAt(nextRow, nextColumn);
   }
 
@@ -93,7 +100,7 @@ export function showMatrix(element, look, {state, keep, tools = [], ways = waysO
   const control = {
     pin,
     hover: (nextRow, nextColumn) => {
-      if (!kept) lookAt(nextRow, nextColumn);
+      if (!kept) lookHere(nextRow, nextColumn);
     },
     step(down, across) {
       kept = true;
@@ -102,13 +109,13 @@ export function showMatrix(element, look, {state, keep, tools = [], ways = waysO
       const beside = across
         ? clamp((column ?? (across > 0 ? -1 : columns.length)) + across, columns.length)
         : column;
-      lookAt(next, beside);
+      lookHere(next, beside);
       keep({row: next});
     },
     leave() {
       kept = false;
       keep({row: null});
-      lookAt(null, null);
+      lookHere(null, null);
     },
     scaled: (top, own) => drawKey(top, largest(own)),
   };
@@ -161,6 +168,11 @@ export function showMatrix(element, look, {state, keep, tools = [], ways = waysO
     drawn.point(row, column);
   });
   return {
+    /** Another view is pointed at, where this place is. */
+    point(place) {
+      if (kept) return;
+      lookAt(place?.row ?? null, place?.column ?? null);
+    },
     close() {
       stop();
       sized.disconnect();

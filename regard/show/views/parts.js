@@ -345,9 +345,10 @@ export function onTheme(redraw) {
   };
 }
 
-/** Draws in words, and in pieces of words where they are asked for: `draw(root, data, context)` returns {close()};
-    context is {state, keep, tools, open}: what is chosen, whom to tell of changes, the controls to show, and what opens a
-    weight, if it can be opened. */
+/** Draws in words, and in pieces of words where they are asked for: `draw(root, data, context)` returns {close()}, and
+    {point(place)} where another view can point in this one; context is {state, keep, tools, open, pointed}: what is
+    chosen, whom to tell of changes, the controls to show, what opens a weight, if it can be opened, and whom to tell
+    of the place that is pointed at (null: none). */
 export function withPieces(element, data, host, draw) {
   let shown = null,
     awaited = null;
@@ -365,7 +366,7 @@ export function withPieces(element, data, host, draw) {
     const next = !pieces ? data : data.pieces === true ? await host.part({pieces: true}) : data.pieces;
     if (awaited !== own) return;
     shown?.close();
-    shown = draw(root, next, {state, keep, tools, open});
+    shown = draw(root, next, {state, keep, tools, open, pointed: host.pointed});
   }
 
   const tools =
@@ -381,6 +382,7 @@ export function withPieces(element, data, host, draw) {
   element.append(...headingOf(data, host), root);
   drawNext(Boolean(data.pieces && state.pieces));
   return {
+    point: place => shown?.point?.(place),
     close() {
       awaited = null;
       shown?.close();

@@ -68,7 +68,7 @@ export function show(element, data, host = {}) {
 
   const play = toggleOf("Play", false, playing => {
     clearInterval(timer);
-    timer = playing ? setInterval(() => lookAt(((step ?? -1) + 1) % steps), PAUSE) : null;
+    timer = playing ? setInterval(() => lookHere(((step ?? -1) + 1) % steps), PAUSE) : null;
   });
   const tops = [...new Set(panels.filter(({signed}) => !signed).map(({top}) => Number(top.toPrecision(3))))].sort();
   const key = make(
@@ -192,12 +192,19 @@ export function show(element, data, host = {}) {
     tellPlace(scroll, next, `step ${next}`);
   }
 
+  /** As `lookAt`, by the person's own hand or keys. */
+  function lookHere(next) {
+    if (next === step) return;
+    lookAt(next);
+    host.pointed?.(next === null ? null : {step: next});
+  }
+
   track.addEventListener("pointermove", event => {
     const at = Math.floor((event.clientY - track.getBoundingClientRect().top - NAMES) / high);
-    if (!kept) lookAt(clamp(at, steps));
+    if (!kept) lookHere(clamp(at, steps));
   });
   track.addEventListener("pointerleave", () => {
-    if (!kept && !timer) lookAt(null);
+    if (!kept && !timer) lookHere(null);
   });
   /** How the weight of a head at one of its places came about. */
   function openAt(panel, column) {
@@ -208,7 +215,7 @@ export function show(element, data, host = {}) {
   const keep = next => {
     kept = next !== null;
     host.changed?.(Object.assign(state, {row: next}));
-    lookAt(next);
+    lookHere(next);
   };
   track.addEventListener("click", event => {
     keep(kept ? null : step);
@@ -225,6 +232,11 @@ export function show(element, data, host = {}) {
   if (Number.isInteger(state.row) && state.row >= 0 && state.row < steps) keep(state.row);
   const stop = onTheme(repaint);
   return {
+    /** Another view is pointed at, where this place is. */
+    point(place) {
+      const next = place?.step ?? null;
+      if (!kept && !timer && next !== step && (next === null || next < steps)) lookAt(next);
+    },
     close() {
       clearInterval(timer);
       stop();
