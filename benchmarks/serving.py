@@ -86,7 +86,7 @@ class Load:
 
     async def keep_looking(self) -> None:
         while time.monotonic() < self.end:
-            answer = next(reversed(self.worker.answers.values()), None)
+            answer = self.worker.answers.latest
             if answer is None:
                 await asyncio.sleep(0.01)
                 continue

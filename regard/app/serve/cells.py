@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from regard.app.serve.forms import tables
 from regard.app.serve.limits import Limits, Refused
 from regard.app.serve.looks import check_count, read_number
+from regard.app.serve.past_answers import anew
 from regard.app.serve.shelf import Served
 from regard.show.plain import plain
 from regard.tasks.core.results import Answer
@@ -63,7 +64,7 @@ class Cell:
         return named or sorted(names, key=lambda name: name != served.alignment)
 
     def shown(self, answer: Answer) -> Shown:
-        picture = answer.picture([self.site] if self.site else [])
+        picture = anew(answer).picture([self.site] if self.site else [])
         if picture is None:
             raise Refused(404, "nothing was looked at for this answer")
         picture = picture.looks if isinstance(picture, BarsAndLooks) else picture
@@ -171,12 +172,6 @@ class Shown:
         )
         name = inside.row_names[row] if inside.row_names else ""
         return Shown(inside.weights, [row], column, name, inside.row_names, inside.columns)
-
-
-def anew(answer: Answer) -> Answer:
-    """A copy without the pictures that an answer may keep: asked for one, it runs the model again."""
-    copied: Answer = replace(answer)  # type: ignore[type-var] # answers are dataclasses
-    return copied
 
 
 def pieces_of(words: Sequence[str], pieces: Sequence[str], word: int) -> Iterator[int]:

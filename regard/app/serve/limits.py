@@ -21,6 +21,7 @@ class Limits:
     numbers: int = 2_000_000  # in one answer about attention
     rows: int = 64  # texts that one model writes at once, and inputs of one batch
     answers: int = 256  # of a model, whose attention can still be asked for
+    kept: int = 64 << 20  # bytes of these answers
     seconds: float = 30.0  # to send a request
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.app.serve.limits import Limits, Refused
+from regard.app.serve.past_answers import anew
 from regard.app.serve.shelf import Served
 from regard.show.heads import Heads
 from regard.show.plain import count_numbers
@@ -51,7 +52,7 @@ class Wanted:
         return work
 
     def part(self, answer: Answer, sites: tuple[str, ...]) -> Picture:
-        picture = answer.picture(list(sites))
+        picture = anew(answer).picture(list(sites))
         if picture is None:
             raise Refused(404, "nothing was looked at for this answer")
         picture = picture.looks if isinstance(picture, BarsAndLooks) else picture  # bars are for a terminal

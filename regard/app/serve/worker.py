@@ -10,13 +10,14 @@ import asyncio
 import secrets
 import threading
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from regard.app.serve.limits import Limits, Refused
+from regard.app.serve.past_answers import PastAnswers
 from regard.base.device import current
 from regard.decode.generator import Stopped, unwanted
 from regard.learn.progress import silent
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from regard.app.serve.counters import Counters
 
 LEFT = 8  # one place in so many is left to other requests
-KEPT_BYTES = 64 << 20  # of images whose attention can still be asked for
 Event = tuple[str, int, Any]  # kind (piece, answer, end, error), which input, what
 
 
@@ -137,9 +137,8 @@ class Worker:
         self.model: Any = None  # once it is loaded
         self.bytes = 0
         self.used = time.monotonic()
-        self.answers: OrderedDict[str, Answer] = OrderedDict()
+        self.answers = PastAnswers(limits.answers, limits.kept)
         self._outbox: list[tuple[Ticket, Event]] = []
-        self._kept: dict[str, int] = {}  # bytes of the image of each answer
         self._parts: dict[str, list[TicketInput]] = {}  # waiting for a batch of their kind
         self._waiting: deque[tuple[TicketInput, Writing]] = deque()  # for a place among those that are written
         self._written: dict[Writing, TicketInput] = {}
@@ -340,12 +339,7 @@ class Worker:
             part.ticket.fail(error)
             return
         name = secrets.token_urlsafe(9)
-        with self.changed:
-            self.answers[name] = answer
-            self._kept[name] = getattr(part.ticket.inputs[part.number], "nbytes", 0)
-            while len(self.answers) > self.limits.answers or sum(self._kept.values()) > KEPT_BYTES:
-                oldest, _ = self.answers.popitem(last=False)
-                del self._kept[oldest]
+        self.answers.add(name, answer)
         written = list(getattr(answer, "written", ()))  # whoever goes through its steps follows these
         part.ticket.answered(part.number, {"id": name, **data, **({"written": written} if written else {})})
 
