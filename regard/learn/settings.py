@@ -100,6 +100,10 @@ class Training:
         for name, fits in CAPTURED.items():
             if self.capture is True and (value := getattr(self, name)) not in fits:
                 raise ValueError(f"a step with {name} = {value} cannot be captured; set capture = false")
+        if self.best_by == LAST and self.schedule == "plateau":
+            raise ValueError(
+                "schedule plateau waits for a better validation: it needs a metric, not best_by = last"
+            )
         if self.shard and self.precision == "float16":
             raise ValueError("precision float16 cannot be sharded; use bfloat16, or set shard = false")
         if self.updates > 1 and self.accumulate_steps > 1:

@@ -16,6 +16,7 @@ from regard.learn.settings import Training
             {"schedule": "linear"},
             "schedule must be one of 'constant', 'cosine', 'inverse_root', 'plateau', got 'linear'",
         ),
+        ({"schedule": "plateau", "best_by": "last"}, "plateau waits for a better validation: it needs a metric"),
         ({"learning_rate": 0}, "learning_rate must be above 0, got 0"),
         ({"learning_rate": math.nan}, "learning_rate must be a number, got nan"),
         ({"learning_rate": "fast"}, "learning_rate must be a number, got 'fast'"),
