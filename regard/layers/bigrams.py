@@ -48,7 +48,7 @@ class ClassParts(NamedTuple):
 
 
 class BigramClassifier(nn.Module):
-    """logits = SCALE / sqrt(n) * sum_i (L[w_i] + B[hash(w_{i-1}, w_i)])
+    """logits = SCALE / sqrt(n) * sum_i (L[w_i] + scale B[hash(w_{i-1}, w_i)])
 
     The wide part of a wide and deep classifier (Cheng et al. 2016), with bigrams hashed to the rows of a table as
     in fastText (Joulin et al. 2017), so that they need no vocabulary. A row has the logits of one word, or of all
@@ -62,10 +62,11 @@ class BigramClassifier(nn.Module):
         classes: int,
         *,
         dropout: float,
+        scale: float = 1.0,
         shares: tuple[float, float] = (1.0, 1.0),
     ):
         super().__init__()
-        self.shares = shares
+        self.scale, self.shares = scale, shares
         self.words = nn.Embedding(vocabulary, classes)
         self.pairs = nn.Embedding(bigrams, classes)
         self.dropout = Dropout(dropout, shared=-1)
@@ -79,7 +80,9 @@ class BigramClassifier(nn.Module):
     def sums(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """The sums of the rows, and behind them the number of words (B, C + 1), so that sentences can be added."""
         real = mask[..., None].to(self.words.weight.dtype)
-        rows = self.dropout(self.words(tokens)) + self.dropout(self.pairs(self.hashed(tokens)))  # (B, T, C)
+        rows = self.dropout(self.words(tokens)) + self.scale * self.dropout(
+            self.pairs(self.hashed(tokens))
+        )  # (B, T, C)
         return torch.cat([rows * real, real], -1).sum(1)
 
     def hashed(self, tokens: Tensor) -> Tensor:
@@ -98,6 +101,7 @@ def build_bigrams(config: Any, classes: int) -> BigramClassifier | None:
         config.bigrams,
         classes,
         dropout=config.word_dropout,
+        scale=config.bigram_scale,
         shares=config.bigram_shares,
     )
 

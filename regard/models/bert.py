@@ -82,6 +82,8 @@ class BertConfig:
     attention_dropout: float = setting(0.1, at_least=0, below=1)  # dropout of attention weights
     # classifier: rows of hashed bigrams in a linear part beside it, with its own loss; attention shows the other
     bigrams: int = setting(0, at_least=1, or_zero="no such part", later=True)
+    # with bigrams: how fast these learn, beside words
+    bigram_scale: float = setting(1.0, above=0, later=True)
     # with bigrams: powers of the probabilities of BERT and of the linear part, whose product is the answer
     bigram_shares: tuple[float, float] = setting((0.3, 2.0), at_least=0, later=True)
 
@@ -155,7 +157,7 @@ class Bert(nn.Module):
     task = "fill"  # by default; config.task depends on the head
     numbering = "bert"
     # Set by the recipe, even when training starts from another run.
-    OF_RECIPE = ("head", "pooler", "bigrams", "bigram_shares")
+    OF_RECIPE = ("head", "pooler", "bigrams", "bigram_scale", "bigram_shares")
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -203,6 +205,7 @@ class Bert(nn.Module):
                 config.bigrams,
                 config.classes,
                 dropout=config.dropout,
+                scale=config.bigram_scale,
                 shares=config.bigram_shares,
             )
 

@@ -55,6 +55,8 @@ class HANConfig:
     word_dropout: float = setting(0.0, at_least=0, below=1)  # dropout of whole words
     # rows of hashed bigrams in a linear part beside it, with its own loss; what attention shows is the other part
     bigrams: int = setting(0, at_least=1, or_zero="no such part", later=True)
+    # with bigrams: how fast these learn, beside words
+    bigram_scale: float = setting(1.0, above=0, later=True)
     # with bigrams: powers of the probabilities of the states and of the linear part, whose product is the answer
     bigram_shares: tuple[float, float] = setting((1.0, 1.0), at_least=0, later=True)
 

@@ -50,7 +50,11 @@ class WordClassifier(nn.Module, ABC):
     """Base class of classifiers that pool the states of words; a subclass adds layers `embed` and `classify`, and
     `bigrams` if its settings ask for that part."""
 
-    OF_RECIPE = ("bigrams", "bigram_shares")  # set by the recipe, even when training starts from another run
+    OF_RECIPE = (
+        "bigrams",
+        "bigram_scale",
+        "bigram_shares",
+    )  # set by the recipe, even when training starts from another run
     embed: WordEmbedding
 
     @property

@@ -29,8 +29,8 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def build(dropout: float = 0.0) -> BigramClassifier:
-    part = BigramClassifier(WORDS, ROWS, CLASSES, dropout=dropout).double()
+def build(dropout: float = 0.0, scale: float = 1.0) -> BigramClassifier:
+    part = BigramClassifier(WORDS, ROWS, CLASSES, dropout=dropout, scale=scale).double()
     with torch.no_grad():
         for parameter in part.parameters():
             parameter.normal_(generator=torch.Generator().manual_seed(0))
@@ -52,16 +52,18 @@ def batch(kind: str) -> Any:
     return DocumentBatch(TOKENS, MASK, *sentences, LABELS[:2])
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.5])
 @torch.no_grad()
-def test_it_equals_its_equation() -> None:
-    part = build()
+def test_it_equals_its_equation(scale: float) -> None:
+    part = build(scale=scale)
     words, pairs = part.words.weight, part.pairs.weight
     found = part(TOKENS, MASK)
     for row, length in enumerate((5, 3, 0)):
         ids = [WORDS, *TOKENS[row, :length].tolist()]
         wanted = torch.zeros(CLASSES, dtype=torch.float64)
         for before, word in pairwise(ids):
-            wanted += words[word] + pairs[(before * 1_640_531_527 + word * 805_306_457) % (2**31 - 1) % ROWS]
+            pair = (before * 1_640_531_527 + word * 805_306_457) % (2**31 - 1) % ROWS
+            wanted += words[word] + scale * pairs[pair]
         torch.testing.assert_close(found[row], wanted * SCALE / math.sqrt(max(length, 1)))
 
 
@@ -112,10 +114,10 @@ def test_a_model_begins_as_the_one_without(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
 def test_the_answer_is_the_product_of_both_probabilities_each_to_a_power(kind: str) -> None:
-    for changes in ({}, {"bigram_shares": (0.25, 3.0)}):
-        wide = trained(kind, **changes)
+    for changes in ({}, {"bigram_shares": (0.25, 3.0), "bigram_scale": 0.5}):
+        wide, part = trained(kind, **changes), build(scale=changes.get("bigram_scale", 1.0))
         own, beside = wide.config.bigram_shares
-        linear = documents() if kind == "han" else wide.bigrams(TOKENS, MASK)
+        linear = documents(part) if kind == "han" else part(TOKENS, MASK)
         wanted = model(kind).class_logits(batch(kind)).softmax(-1) ** own * linear.softmax(-1) ** beside
         found = wide.class_logits(batch(kind)).softmax(-1)
         torch.testing.assert_close(found, wanted / wanted.sum(-1, keepdim=True))

@@ -62,6 +62,8 @@ class LSTMNConfig:
     weight_dropout: float = setting(0.0, at_least=0, below=1, later=True)
     # classifier: rows of hashed bigrams in a linear part beside it, with its own loss; attention shows the other
     bigrams: int = setting(0, at_least=1, or_zero="no such part", later=True)
+    # with bigrams: how fast these learn, beside words
+    bigram_scale: float = setting(1.0, above=0, later=True)
     # with bigrams: powers of the probabilities of the states and of the linear part, whose product is the answer
     bigram_shares: tuple[float, float] = setting((1.0, 1.0), at_least=0, later=True)
 
@@ -87,7 +89,7 @@ class LSTMN(nn.Module):
     numbering = "gpt2"
     padded_side = "left"  # of prompts: `start` may be captured with more padding
     # Set by the recipe, even when training starts from another run.
-    OF_RECIPE = ("head", "pool", "bigrams", "bigram_shares")
+    OF_RECIPE = ("head", "pool", "bigrams", "bigram_scale", "bigram_shares")
 
     def __init__(self, config: LSTMNConfig):
         super().__init__()

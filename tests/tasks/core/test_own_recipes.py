@@ -225,16 +225,13 @@ def test_a_run_without_a_linear_part_gets_one_by_the_recipe(reviews: str, tmp_pa
 
 
 def test_a_run_older_than_its_shares_adds_the_logits(reviews: str, tmp_path: Path) -> None:
-    sizes: dict[str, Any] = {
-        "model.embed": 4,
-        "model.dim": 2,
-        "model.bigrams": 64,
-        "model.bigram_shares": (1.0, 1.0),
-    }
-    run = regard.train("pooling-labelled", out=tmp_path / "run", set={"data.train": reviews, **TINY_SET, **sizes})
+    sizes: dict[str, Any] = {"model.embed": 4, "model.dim": 2, "model.bigrams": 64}
+    before: dict[str, Any] = {"model.bigram_scale": 1.0, "model.bigram_shares": (1.0, 1.0)}
+    changes = {"data.train": reviews, **TINY_SET, **sizes, **before}
+    run = regard.train("pooling-labelled", out=tmp_path / "run", set=changes)
     path = tmp_path / "run" / "config.json"
     config = json.loads(path.read_text())
-    assert config.pop("bigram_shares") == [1, 1]
+    assert (config.pop("bigram_shares"), config.pop("bigram_scale")) == ([1, 1], 1)
     path.write_text(json.dumps(config))
     wanted = run.classify("a fine film").probabilities
     assert regard.load(tmp_path / "run").classify("a fine film").probabilities == wanted
