@@ -196,6 +196,6 @@ def _live(work: Callable[[], Any], told: int, said: int, memory: int, folder: Pa
         os._exit(code)
 
 
-def mib_of(name: str) -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
+def mib_of(name: str, pid: int | str = "self") -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(f"{name}:")).split()[1]) / 1024

@@ -11,7 +11,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,7 +25,7 @@ from campaigns.damage import change_bytes, change_lines
 from campaigns.folders import MEMORY, TYPED
 from campaigns.frame import Case, Fault, campaign
 from campaigns.trainings import SMALL, write_data
-from regard.app.cli.main import main
+from regard.app.cli.main import UsageError, app, main
 from regard.runs.shipped import SHIPPED, shipped
 from regard.tasks.core.recipe import dump
 from regard.tasks.core.table import load
@@ -122,6 +122,8 @@ def commands(place: Path) -> Iterator[Case]:
     write_data(place)
     files = make_files(place / "files")
     by_task = {name: load(name, "cpu").task for name in shipped()}
+    with suppress(UsageError):
+        app(["nosuch"], standalone_mode=False)  # imports what commands need, once
 
     def case(draw: Random) -> str:
         folder = place / "case"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
+from benchmarks.server import Server, fuzz
 from campaigns.children import Child, mib_of
 from campaigns.folders import ask, asker
 from campaigns.frame import Case, Fault, campaign
@@ -15,16 +17,22 @@ from campaigns.trainings import train, write_data
 from regard.runs.shipped import SHIPPED, shipped
 
 WARM = 0.3  # the share of the rounds after which memory is compared
-ROUNDS = {"answers": 1000, "loads": 100, "trainings": 20}
-MOST = {"answers": 1.0, "loads": 2.0, "trainings": 8.0}  # MiB that may be gained in the rounds after the warm-up
+ROUNDS = {"answers": 1000, "loads": 100, "trainings": 20, "requests": 40}
+EACH = 25  # requests of a round
+MOST = {
+    "answers": 1.0,
+    "loads": 2.0,
+    "trainings": 8.0,
+    "requests": 4.0,
+}  # MiB that may be gained in the rounds after the warm-up
 PATIENCE = 3600
 
 
 @campaign(
     "memory",
-    "1,000 answers of a run, or 100 loads, or 20 trainings, in one process; its resident memory after the first "
-    "third and at the end.",
-    holds="it gains at most 1 MiB in the answers, 2 in the loads, 8 in the trainings.",
+    "1,000 answers of a run, or 100 loads, or 20 trainings, in one process, or 1,000 damaged requests to a server; "
+    f"its resident memory after {WARM:.0%} of them and at the end.",
+    holds="it gains at most 1 MiB in the answers, 2 in the loads, 8 in the trainings, 4 in the requests.",
     reach=60,
 )
 @contextmanager
@@ -34,6 +42,8 @@ def memory(place: Path) -> Iterator[Case]:
     def case(draw: Random) -> str:
         kind, run, system = draw.choice(sorted(ROUNDS)), draw.choice(shipped()), draw.choice(names)
         what = f"{kind} of {system if kind == 'trainings' else run}"
+        if kind == "requests":
+            return judge(kind, f"{kind} to a server", served(draw))
         work: Callable[[int], object]
         if kind == "trainings":
             work = lambda number: train(place, system, place / "run", overwrite=True)  # noqa: E731
@@ -42,28 +52,41 @@ def memory(place: Path) -> Iterator[Case]:
         ended = Child(lambda: grown(work, ROUNDS[kind])).wait(PATIENCE)
         if ended.result is None:
             raise Fault(f"{what}: status {ended.code}: {ended.said[-600:]}")
-        gained = ended.result
-        if gained > MOST[kind]:
-            raise Fault(f"{what}: gained {gained:.1f} MiB in {ROUNDS[kind]:,}")
-        return f"{kind}: at most {MOST[kind]:g} MiB"
+        return judge(kind, what, ended.result)
 
     yield case
 
 
-def grown(work: Callable[[int], object], rounds: int) -> float:
-    """MiB between the warm-up and the end."""
+def judge(kind: str, what: str, gained: float) -> str:
+    if gained > MOST[kind]:
+        raise Fault(f"{what}: gained {gained:.1f} MiB in {(1 - WARM) * ROUNDS[kind]:,.0f} rounds")
+    return f"{kind}: at most {MOST[kind]:g} MiB"
+
+
+def grown(work: Callable[[int], object], rounds: int, pid: int | str = "self") -> float:
+    """MiB between the warm-up and the end, of this process or another."""
     first = int(WARM * rounds)
     before = 0.0
     for number in range(rounds):
         if number == first:
-            before = resident()
+            before = resident(pid)
         work(number)
-    return resident() - before
+    return resident(pid) - before
 
 
-def resident() -> float:
+def resident(pid: int | str) -> float:
     gc.collect()
-    return mib_of("VmRSS")
+    return mib_of("VmRSS", pid)
+
+
+def served(draw: Random) -> float:
+    """By a server that is asked in vain, mostly."""
+    with Server("dates", "shakespeare", "reviews", "shapes", "--max-tokens", "20", "--max-beams", "3") as server:
+
+        def work(number: int) -> object:
+            return asyncio.run(fuzz(server.port, EACH, seed=draw.getrandbits(31)))
+
+        return grown(work, ROUNDS["requests"], server.process.pid)
 
 
 def asking(name: str) -> Callable[[int], object]:
