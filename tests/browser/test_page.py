@@ -394,28 +394,6 @@ def test_gates_of_a_recurrent_layer(visit: Visit) -> None:
     expect(page.locator(".regard-heads .grid")).to_contain_text("cell reset", use_inner_text=True)
 
 
-def test_a_view_waits_for_its_style_and_not_for_one_that_is_no_longer_wanted(visit: Visit) -> None:
-    """Views measure the room that their style leaves them."""
-    page, styles = visit(fresh=True, model="dates"), []
-    page.route("**/views/heads.css", lambda route: styles.append(route), times=1)
-    with page.expect_response(re.compile("attention.*site=cell")) as found:
-        page.locator(".panel-tools select").select_option("cell")
-    found.value.finished()
-    page.evaluate("async () => { await import('/views/heads.js'); }")
-    assert page.locator(".regard-heads").count() == 0
-    page.locator(".panel-tools select").select_option("")
-    page.wait_for_selector(".regard-map:not([aria-busy]) .stage")
-    page.evaluate("""() => {
-        const style = document.querySelector("link[href='views/heads.css']");
-        window.styled = new Promise(done => style.addEventListener("load", () => setTimeout(done)));
-    }""")
-    styles[0].continue_()
-    page.evaluate("() => styled")
-    assert page.locator(".regard-map .stage").is_visible()
-    page.locator(".panel-tools select").select_option("cell")
-    expect(page.locator(".regard-heads .grid")).to_contain_text("cell reset", use_inner_text=True)
-
-
 def test_the_address_restores_what_was_seen(visit: Visit, new_page: Callable[..., Any]) -> None:
     page = visit(".regard-heads canvas", model="de-en", text="Wo ist der Bahnhof?", site="encoder.1.attend")
     page.locator(".regard-heads .heads button").nth(2).click()

@@ -1,19 +1,14 @@
 // Where a model looked for an answer: fetched from the server, drawn by the view that is named as the picture's kind.
-import {Failure, get, isKept, modelPath} from "./api.js";
-import {make} from "./dom.js";
+import {Failure, get, modelPath} from "./api.js";
 
 export const SIDE = 32;  // rows and columns of each head in an overview
 export const TOO_MUCH = 413;
 const views = new Map();
 export const EVERY = "*";  // all heads of all sites
 
-/** The view of a kind of picture, with its style: loaded once. */
+/** The view of a kind of picture: loaded once. */
 export function viewOf(kind) {
-  if (!views.has(kind)) {
-    const styled = isKept || new Promise(done => document.head.append(
-      make("link", {rel: "stylesheet", href: `views/${kind}.css`, onload: done, onerror: done})));
-    views.set(kind, Promise.all([import(`../views/${kind}.js`), styled]).then(([view]) => view));  // views measure their room
-  }
+  if (!views.has(kind)) views.set(kind, import(`../views/${kind}.js`));
   return views.get(kind);
 }
 

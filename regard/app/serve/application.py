@@ -212,7 +212,8 @@ def build(
     proxy puts it; `frames`: the origins whose pages may show it."""
     sign_in = SignIn(token, root) if token else None
     learn = Learn(shelf.limits)
-    api = Api(shelf, shelf.limits, shelf.counters, Files(), learn, sign_in)
+    files = Files()
+    api = Api(shelf, shelf.limits, shelf.counters, files, learn, sign_in)
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
@@ -230,4 +231,4 @@ def build(
 
     inner = Starlette(routes=api.routes(), exception_handlers={HTTPException: http_error}, lifespan=life)
     packed = GZipMiddleware(inner, minimum_size=1000, compresslevel=5)
-    return Guard(packed, shelf.limits, shelf.counters, sign_in, hosts, root.rstrip("/"), frames)
+    return Guard(packed, shelf.limits, shelf.counters, sign_in, hosts, root.rstrip("/"), frames, files.hashes)

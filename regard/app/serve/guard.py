@@ -6,9 +6,10 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -49,6 +50,7 @@ class Guard:
     hosts: tuple[str, ...] = LOCAL  # names under which it may be asked; (): any
     root: str = ""  # where a proxy puts it, as /regard
     frames: tuple[str, ...] = ()  # origins whose pages may show it in a frame
+    inline: tuple[str, ...] = ()  # hashes of the scripts and styles inside the pages
     running: int = field(default=0, init=False)
     receiving: int = field(default=0, init=False)  # bytes of requests that are not here as a whole
 
@@ -57,7 +59,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         scope, began, status = self.below_root(scope), time.monotonic(), 500
-        headers = HEADERS if not self.frames else framed(self.frames)
+        headers = headers_for(self.frames, self.inline if scope["path"] in PAGES else ())
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -173,13 +175,18 @@ class Guard:
         return SMALL if is_open(scope) else self.limits.body
 
 
-def framed(origins: Sequence[str]) -> dict[str, str]:
-    """The headers of pages that those of other origins may show in a frame."""
-    shown = f"frame-ancestors 'self' {' '.join(origins)}"
-    policy = HEADERS["content-security-policy"].replace("frame-ancestors 'none'", shown)
-    return {name: value for name, value in HEADERS.items() if name != "x-frame-options"} | {
-        "content-security-policy": policy
-    }
+@cache
+def headers_for(frames: tuple[str, ...], inline: tuple[str, ...]) -> dict[str, str]:
+    """`frames`: origins whose pages may show it in a frame; `inline`: hashes of what stands inside the pages."""
+    policy = HEADERS["content-security-policy"]
+    for source in ("script-src 'self'", "style-src 'self'"):
+        policy = policy.replace(source, " ".join((source, *inline)))
+    found = {**HEADERS, "content-security-policy": policy}
+    if frames:
+        shown = f"frame-ancestors 'self' {' '.join(frames)}"
+        found["content-security-policy"] = policy.replace("frame-ancestors 'none'", shown)
+        del found["x-frame-options"]
+    return found
 
 
 def is_open(scope: Scope) -> bool:

@@ -1,4 +1,5 @@
-"""The page's files and the views: read once at the start, so that no name in a request reaches the file system."""
+"""The page's files and the views: read once at the start, so that no name in a request reaches the file system. The
+pages themselves are one answer each (`bundle.py`)."""
 
 from __future__ import annotations
 
@@ -10,14 +11,12 @@ from importlib.resources import files
 from starlette.requests import Request
 from starlette.responses import Response
 
+from regard.app.serve.bundle import LATER, later_views, whole
 from regard.app.serve.limits import Refused
 
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 FOLDERS = {"/page/": ("regard.app", "page"), "/views/": ("regard.show", "views")}
 PAGES = {"/": "/page/index.html", "/learn": "/page/learn.html", "/docs": "/page/docs.html"}
-# In index.html: here the page's modules are named, so that all are asked for at once.
-KEPT = "/page/kept.js"  # of pages without a server
-PRELOADED = "<!-- preloaded -->"
 
 
 @dataclass(frozen=True)
@@ -36,15 +35,13 @@ class Files:
     """All files by their addresses."""
 
     def __init__(self) -> None:
-        self.files = dict(read_files())
-        links = "\n".join(
-            f'<link rel="modulepreload" href="{name[1:]}">'
-            for name in self.files
-            if name.startswith("/page/") and name.endswith(".js") and name != KEPT
-        )
+        self.files, texts = dict(read_files()), read_texts()
+        self.hashes: tuple[str, ...] = ()  # of the scripts and styles inside the pages
         for address, name in PAGES.items():
-            page = self.files[name]
-            self.files[address] = File(page.data.replace(PRELOADED.encode(), links.encode()), page.kind)
+            made = whole(texts[name[1:]], texts)
+            self.files[address] = File(made.text.encode(), TYPES[".html"])
+            self.hashes += made.hashes
+        self.files[f"/{LATER}"] = File(later_views(texts).encode(), TYPES[".js"])
 
     async def answer(self, request: Request) -> Response:
         """304 if the browser has the file already."""
@@ -55,6 +52,11 @@ class Files:
         if file.tag in [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]:
             return Response(status_code=304, headers=headers)
         return Response(file.data, media_type=file.kind, headers=headers)
+
+
+def read_texts() -> dict[str, str]:
+    """All files but images, by their names without the first slash."""
+    return {name[1:]: file.data.decode() for name, file in read_files() if not name.endswith(".svg")}
 
 
 def read_files() -> Iterator[tuple[str, File]]:

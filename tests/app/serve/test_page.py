@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import gzip
+import hashlib
 import io
+import re
 from importlib.resources import files
 from typing import Any
 
@@ -14,6 +18,7 @@ from served_models import served
 from starlette.testclient import TestClient
 
 import regard
+from regard.app.serve.bundle import in_order, whole
 from regard.runs.shipped import shipped
 
 
@@ -37,11 +42,36 @@ def test_no_other_file_is_served(client: TestClient, name: str) -> None:
     assert client.get(f"/page/{name}").status_code == 404
 
 
-def test_all_modules_of_the_page_are_asked_for_at_once(client: TestClient) -> None:
-    page = client.get("/").text
-    for one in files("regard.app").joinpath("page").iterdir():
-        if one.name.endswith(".js") and one.name != "kept.js":
-            assert f'<link rel="modulepreload" href="page/{one.name}">' in page
+@pytest.mark.parametrize("path", ["/", "/learn", "/docs"])
+def test_a_page_is_one_answer_whose_script_and_style_the_policy_names(client: TestClient, path: str) -> None:
+    response = client.get(path)
+    policy = response.headers["content-security-policy"]
+    assert "unsafe-inline" not in policy
+    for tag in ("script", "style"):
+        [inside] = re.findall(f"<{tag}[^>]*>(.*?)</{tag}>", response.text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert not re.search(r'<(script|link)[^>]* (src|href)="(?!page/icon|api/models)', response.text)
+    assert len(gzip.compress(response.content, 5)) < 56_000
+
+
+def test_modules_come_after_those_that_they_need_and_circles_are_named() -> None:
+    files = {
+        "page/a.js": 'import {b, c} from "./b.js";\n/** A comment. */\nexport const a = b + c;\n',
+        "page/b.js": 'import {\n  c,\n} from "../views/c.js";\nexport {};\n'.replace("export {};\n", "")
+        + "export const b = `</script><!-- ${c}`;\nexport async function* d() {}\n",
+        "views/c.js": "export class c {}\n",
+    }
+    made = in_order(["page/a.js"], files)
+    names = re.findall(r"^\$\['([^']+)'\]", made, re.MULTILINE)
+    assert names == ["views/c.js", "page/b.js", "page/a.js"]
+    assert "return {b, d};" in made
+    assert "comment" not in made
+    page = whole('<link rel="stylesheet" href="x">\n<script type="module" src="page/a.js"></script>\n', files)
+    assert page.text.count("</script") == 1
+    files["views/c.js"] = 'import {a} from "../page/a.js";\n' + files["views/c.js"]
+    with pytest.raises(ValueError, match=re.escape("page/a.js -> page/b.js -> views/c.js -> page/a.js")):
+        in_order(["page/a.js"], files)
 
 
 def test_a_link_on_another_page_may_lead_here(client: TestClient) -> None:
