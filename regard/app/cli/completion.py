@@ -14,6 +14,7 @@ from typing import Any
 import typer
 
 from regard.app.cli.model_settings import Setting, as_set, model_names, model_settings, task_name
+from regard.claims.claim import claims
 from regard.runs.shipped import shipped
 from regard.tasks.core.recipe_files import read_table, recipes
 from regard.tasks.core.table import TASKS
@@ -46,6 +47,11 @@ def recipe_names(incomplete: str) -> Offer:
 @harmless
 def system_names(incomplete: str) -> Offer:
     return [(name, "") for name in model_names()]
+
+
+@harmless
+def claim_names(incomplete: str) -> Offer:
+    return [(name, claim.what) for name, claim in claims().items()]
 
 
 @harmless

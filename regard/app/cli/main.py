@@ -20,6 +20,7 @@ from regard.app.cli.gallery_command import gallery
 from regard.app.cli.help import Command, Group
 from regard.app.cli.list_commands import models, recipe
 from regard.app.cli.page_command import page
+from regard.app.cli.reproduce_command import reproduce
 from regard.app.cli.run_commands import align, evaluate_command, export
 from regard.app.cli.serve_command import serve
 from regard.app.cli.surroundings import DEBUG, first_prints, in_plain_words, utf8_streams
@@ -48,6 +49,7 @@ ONE_PROCESS = (
     "compare",
     "gallery",
     "page",
+    "reproduce",
 )  # commands that torchrun must not start several times
 UsageError: Any = typer.BadParameter.__base__  # click's, or that of the copy of click inside newer typers
 HINTS = {
@@ -97,7 +99,7 @@ def options(
 
 COMMANDS: list[Callable[..., None]] = [demo, models, recipe, train, evaluate_command()]
 COMMANDS += [command_for(task) for task in TASKS.values()]
-COMMANDS += [serve, page, align, export, compare, gallery]
+COMMANDS += [serve, page, align, export, compare, reproduce, gallery]
 for command in COMMANDS:
     refuse_empty_names(command)
     app.command(cls=Command)(command)

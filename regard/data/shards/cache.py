@@ -30,6 +30,7 @@ from filelock import FileLock, Timeout
 from regard.base.digests import sha256_of_files
 from regard.base.files import DRAFT, draft_of, write_file
 from regard.base.patterns import COMPRESSED, form_by_name
+from regard.base.programs import program_of
 from regard.data.shards.pruning import Use, limit, prune
 from regard.data.shards.token_files import FORMAT, Shard, open_shard
 from regard.data.shards.tokenise import tokenise
@@ -256,17 +257,16 @@ def _in_processes(jobs: Sequence[Mapping[str, Any]], count: int, told: _Told) ->
 
 
 def _start() -> subprocess.Popen[str]:
-    """One core for each. -P: a file in the current folder does not take the place of a module."""
-    paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "RAYON_NUM_THREADS": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        "OMP_NUM_THREADS": "1",
-    }
-    command = [sys.executable, "-P", "-m", "regard.data.shards.tokenise"]
+    """One core for each."""
+    command, environment = program_of("regard.data.shards.tokenise")
+    one_core = {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", env=environment
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        env=environment | one_core,
     )
 
 

@@ -1,0 +1,162 @@
+"""Run the commands of a claim again, one after another: a training beside another would slow both down.
+
+Each command is a program of its own, `python -m regard ...`, so that one seed leaves nothing in the memory of a GPU
+for the next."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from regard.base.files import find_aligned, parse_json, write_file
+from regard.base.programs import program_of
+from regard.claims.claim import Claim
+from regard.errors import DataError, RunError
+from regard.runs.folder import RECIPE
+from regard.tasks.core.recipe import read
+from regard.tasks.core.settings import AnyJob
+
+QUICK = 10  # steps of a training that only shows that the commands work
+TRAINED = "reproduced.txt"  # in the folder of a run: its command, once the training has come to its end
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a claim's commands."""
+
+    name: str
+    claim: Claim
+    values: dict[int, float]  # by seed
+    quick: bool = False  # the trainings were cut short, so that the value says nothing
+
+    @property
+    def value(self) -> float:
+        return mean(self.values.values())
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the value, as it is told, lies in the claim's interval; None: it is not judged."""
+        if self.quick:
+            return None
+        return self.claim.low <= round(self.value, self.claim.digits) <= self.claim.high
+
+    def text(self) -> str:
+        claim = self.claim
+        seeds = f" (seeds {', '.join(map(claim.plain, self.values.values()))})" if len(self.values) > 1 else ""
+        found = f"{self.name}: {claim.metric} {claim.number(self.value)}{seeds}"
+        if self.quick:
+            return f"{found} after {QUICK} steps: the commands work, and the value is not judged"
+        lies = "lies in" if self.holds else "does NOT lie in"
+        return f"{found} {lies} {claim.low:g} to {claim.high:g} (recorded {claim.recorded})"
+
+    def to_dict(self) -> dict[str, object]:
+        values = {str(seed): value for seed, value in self.values.items()}
+        judged = {"low": self.claim.low, "high": self.claim.high, "holds": self.holds}
+        return {"claim": self.name, "metric": self.claim.metric, "value": self.value, "seeds": values, **judged,
+                "recorded": self.claim.value}  # fmt: skip
+
+
+class Work:
+    """The commands of claims, run in one folder. What is trained there is not trained again, and claims that need
+    the same evaluation share it."""
+
+    def __init__(self, out: Path, say: Say, *, quick: bool = False) -> None:
+        self.out, self.say, self.quick = out, say, quick
+        self.evaluations: dict[tuple[str, ...], Mapping[str, Any]] = {}  # by their words
+
+    def reproduce(self, name: str, claim: Claim, seeds: Sequence[int]) -> Outcome:
+        """The claim's value with each of these seeds."""
+        values: dict[int, float] = {}
+        for number, seed in enumerate(seeds, 1):
+            self.say(
+                f"{name}: {claim.what}" + (f", seed {seed} ({number} of {len(seeds)})" if claim.trains else "")
+            )
+            *trainings, evaluation = claim.steps(seed, self.out)
+            for words in trainings:
+                self._train(cut_short(words) if self.quick else words)
+            values[seed] = claim.measured(self._evaluate(evaluation))
+        return Outcome(name, claim, values, self.quick and claim.trains)
+
+    def _train(self, words: list[str]) -> None:
+        folder = Path(words[-1])
+        if _is_trained(words, folder):
+            self.say(f"{folder} is trained")
+            return
+        self.say(f"$ {_shown(words)}")
+        run_program([*words, "--resume"] if (folder / RECIPE).is_file() else words)
+        write_file(folder / TRAINED, f"{_shown(words)}\n".encode())
+
+    def _evaluate(self, words: list[str]) -> Mapping[str, Any]:
+        if tuple(words) not in self.evaluations:
+            self.say(f"$ {_shown(words)}")
+            self.evaluations[tuple(words)] = parse_json(run_program([*words, "--json"]))
+        return self.evaluations[tuple(words)]
+
+
+def check_data(name: str, claim: Claim, out: Path) -> None:
+    """DataError, which says what to set or to make, if data of a command is missing: before hours of work."""
+    *trainings, evaluation = claim.steps(claim.seeds[0], out)
+    try:
+        for words in trainings:
+            _job(words, None)[0].data.files()
+        for data in _options(evaluation, "--data"):
+            find_aligned(data)
+    except (FileNotFoundError, DataError) as error:
+        made = f"; it is made by: {claim.needs}" if claim.needs else ""
+        raise DataError(f"{name}: {error}{made}") from None
+
+
+def cut_short(training: list[str]) -> list[str]:
+    """A training of a few steps; --out stays the last option."""
+    few = [word for name in ("steps", "eval_every") for word in ("--set", f"train.{name}={QUICK}")]
+    return [*training[:-2], *few, *training[-2:]]
+
+
+def _is_trained(words: list[str], folder: Path) -> bool:
+    """Whether this very training, by the recipe as it is today, has come to its end in the folder."""
+    if not (folder / TRAINED).is_file() or not (folder / RECIPE).is_file():
+        return False
+    start = next((Path(name) for name in _options(words, "--from")), None)
+    return (folder / RECIPE).read_text(encoding="utf-8") == _job(words, start)[1]
+
+
+def _job(words: list[str], start: Path | None) -> tuple[AnyJob, str]:
+    return read(words[1], list(_options(words, "--set")), start)
+
+
+def _options(words: list[str], flag: str) -> Iterator[str]:
+    return (value for option, value in pairwise(words) if option == flag)
+
+
+def _shown(words: list[str]) -> str:
+    return shlex.join(["regard", *words])
+
+
+def run_program(words: list[str]) -> bytes:
+    """What the command prints on stdout; its progress and errors go to our stderr. It ends with us: on Ctrl-C and
+    SIGTERM a training saves a checkpoint, from which the same command goes on."""
+    command, environment = program_of("regard")
+    with subprocess.Popen([*command, *words], stdout=subprocess.PIPE, env=environment) as process:
+        try:
+            printed, _ = process.communicate()
+        except BaseException:
+            process.terminate()
+            process.wait()  # `with` would not, on Ctrl-C
+            raise
+    if process.returncode:
+        raise RunError(f"`{_shown(words)}` failed with exit code {process.returncode}; its message stands above")
+    return printed
+
+
+def as_json_text(outcomes: Sequence[Outcome]) -> str:
+    """One outcome, or the list of several."""
+    rows = [outcome.to_dict() for outcome in outcomes]
+    return json.dumps(rows[0] if len(rows) == 1 else rows)
