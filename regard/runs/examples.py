@@ -16,11 +16,12 @@ class Examples:
     about: str = ""
     inputs: tuple[str | int | list[str], ...] = ()  # as they are sent to a server: an image is a data: URL
     options: dict[str, Any] = field(default_factory=dict)  # of all of them
+    languages: tuple[str, ...] = ()  # of what is read and of what is written, as people say them
 
 
 def read_examples(contents: Contents) -> Examples:
-    """{"about": ..., "inputs": [...], "options": {...}}. A file of this name with other contents, which
-    folders of other libraries may have, is ignored."""
+    """{"about": ..., "inputs": [...], "options": {...}, "languages": ["German", "English"]}. A file of this name
+    with other contents, which folders of other libraries may have, is ignored."""
     try:
         table = contents.json(FILE, LARGEST)
     except RunError:
@@ -28,4 +29,7 @@ def read_examples(contents: Contents) -> Examples:
     about, inputs, options = table.get("about", ""), table.get("inputs", []), table.get("options", {})
     if not isinstance(about, str) or not isinstance(inputs, list) or not isinstance(options, dict):
         return Examples()
-    return Examples(about, tuple(item for item in inputs if isinstance(item, str | int | list)), options)
+    named = table.get("languages", [])
+    languages = tuple(named) if isinstance(named, list) and all(isinstance(name, str) for name in named) else ()
+    known = tuple(item for item in inputs if isinstance(item, str | int | list))
+    return Examples(about, known, options, languages if len(languages) == 2 else ())

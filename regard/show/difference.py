@@ -78,7 +78,8 @@ class Difference(Picture):
             tables.append(np.where(both, own.weights[at], 0.0))
             if own.mask is not None:
                 both &= own.mask[at] | (tables[-1] > 0)
-        return cls(*tables, row_names, column_names, both, rows, columns, title, names=tuple(names))
+        before, after = tables
+        return cls(before, after, row_names, column_names, both, rows, columns, title, names=tuple(names))
 
     @property
     def is_empty(self) -> bool:

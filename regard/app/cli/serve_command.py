@@ -41,7 +41,10 @@ def serve(
     ] = None,
     frame: Annotated[
         list[str] | None,
-        typer.Option(metavar="ORIGIN", help="A site that may show the page in a frame; may be repeated."),
+        typer.Option(
+            metavar="ORIGIN",
+            help="A site that may show the page in a frame (with a token: over https); may be repeated.",
+        ),
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     log: Annotated[bool, typer.Option("--log", help="Write a line for each request to stderr.")] = False,

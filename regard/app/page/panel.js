@@ -345,6 +345,7 @@ export class Panel {
         open: isKept || this.isWhole ? null : place => this.opened.open({site: found.site === EVERY ? "" : found.site, ...place}),
         part: wanted => part({site: found.site, ...wanted}),
         pointed: this.pointed,
+        languages: place => this.languagesAt(place || found.site),
         state: this.state.view,
         image: this.question().url,
         examples: () => this.examples(found.site),
@@ -362,6 +363,12 @@ export class Panel {
       if (this.looking === own) this.look.removeAttribute("aria-busy");
       this.drawn();
     }
+  }
+
+  /** The languages of what is read and written, where a place looks from one to the other. */
+  languagesAt(site) {
+    const {alignment} = this.model, kind = name => name.replace(/\d+/g, "");
+    return kind(site || alignment) === kind(alignment) ? this.task.languages ?? [] : [];
   }
 
   /** The task's own images with what is seen of each at a site: [{image, data}]. */

@@ -47,10 +47,11 @@ class Api:
     files: Files
     learn: Learn
     sign_in: SignIn | None = None
+    root: str = ""  # where a proxy puts it
 
     async def page(self, request: Request) -> Response:
         if self.sign_in and (token := request.query_params.get("token")):
-            return self.sign_in.by_address(token)
+            return self.sign_in.by_address(token, request.url.scheme)
         return await self.files.answer(request)
 
     async def without_server(self, request: Request) -> Response:
@@ -63,7 +64,7 @@ class Api:
         token = (await read_body(request, self.limits, ("token",))).get("token")
         if not isinstance(token, str) or not self.sign_in.is_token(token):
             raise Refused(401, "this is not the token of this server; it was printed when the server started")
-        return self.sign_in.keep(Json({"status": "ok"}))
+        return self.sign_in.keep(Json({"status": "ok"}), request.url.scheme)
 
     async def health(self, request: Request) -> Response:
         return Json({"status": "ok"})
@@ -73,7 +74,7 @@ class Api:
         return PlainTextResponse(self.counters.text(), media_type="text/plain; version=0.0.4")
 
     async def openapi(self, request: Request) -> Response:
-        return Json(description(await self.shelf.models(), self.limits))
+        return Json(description(await self.shelf.models(), self.limits, self.root))
 
     async def models(self, request: Request) -> Response:
         models = await self.shelf.models()
@@ -210,10 +211,10 @@ def build(
 ) -> ASGIApp:
     """The application over these runs. `hosts`: the names under which it may be asked; (): any. `root`: where a
     proxy puts it; `frames`: the origins whose pages may show it."""
-    sign_in = SignIn(token, root) if token else None
+    sign_in = SignIn(token, root, framed=bool(frames)) if token else None
     learn = Learn(shelf.limits)
     files = Files()
-    api = Api(shelf, shelf.limits, shelf.counters, files, learn, sign_in)
+    api = Api(shelf, shelf.limits, shelf.counters, files, learn, sign_in, root.rstrip("/"))
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:

@@ -51,7 +51,8 @@ REASONS = {
 }
 
 
-def description(models: Mapping[str, Served], limits: Limits) -> Table:
+def description(models: Mapping[str, Served], limits: Limits, root: str = "") -> Table:
+    """`root`: where a proxy puts the server."""
     paths: Table = {
         "/health": {"get": operation("Whether the server answers.", {"type": "object"})},
         "/metrics": {"get": operation("Counters in Prometheus' text form.", media="text/plain")},
@@ -89,7 +90,8 @@ def description(models: Mapping[str, Served], limits: Limits) -> Table:
         "version": __version__,
         "description": "A query looks at a memory.",
     }
-    return {"openapi": "3.1.0", "info": info, "paths": paths}
+    servers = [{"url": root or "/"}]
+    return {"openapi": "3.1.0", "info": info, "servers": servers, "paths": paths}
 
 
 def operation(summary: str, schema: Table | None = None, media: str = "application/json", **more: Any) -> Table:

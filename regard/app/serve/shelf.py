@@ -74,6 +74,7 @@ class Served:
             "task": task.verb,
             "summary": task.summary,
             "about": own.about,
+            "languages": list(own.languages),
             "inputs": {
                 "what": task.inputs.what,
                 "schema": dict(task.inputs.received.schema),

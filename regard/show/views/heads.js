@@ -50,7 +50,7 @@ function readSites({panels, rows, columns, mask}) {
   });
 }
 
-function showHeads(root, data, host, {state, keep, tools, open, pointed}) {
+function showHeads(root, data, host, {state, keep, tools, open, pointed, languages}) {
   const sites = readSites(data),
     most = data.most ?? Math.max(...sites.map(({values}) => largest(values)));
   const tables = sites.map(one => ({one, tables: tablesOf(one)}));
@@ -131,7 +131,7 @@ function showHeads(root, data, host, {state, keep, tools, open, pointed}) {
       scale: topFor(whole.values),
       of: data.of,
     };
-    drawn = showMatrix(stage, look, {state, keep, open, pointed});
+    drawn = showMatrix(stage, look, {state, keep, open, pointed, languages});
   }
 
   const stop = rove(buttons, (at, down, across) => nextPanel(panels, at, down, across), choose);

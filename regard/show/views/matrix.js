@@ -33,9 +33,9 @@ function waysOf({rows, columns, of}) {
 
 /** `look` is {rows, columns, weights, hidden, top, scale, of, centres, span, rowName, columnName}: names, and tables
     row by row. `state` has `way` and `row`; `keep` is told when they change; `tools` stand beside our own. */
-export function showMatrix(element, look, {state, keep, tools = [], ways = waysOf(look), open = null, pointed = null}) {
+export function showMatrix(element, look, {state, keep, tools = [], ways = waysOf(look), open = null, pointed = null, languages = null}) {
   const {rows, columns, weights, hidden} = look,
-    told = toldLine(hintOf(look, open));
+    told = toldLine(hintOf(look, open, languages?.(look.table?.site) ?? []));
   const stage = make("div", {class: "stage"}),
     key = make("div", {});
   let drawn,
@@ -180,12 +180,14 @@ export function showMatrix(element, look, {state, keep, tools = [], ways = waysO
   };
 }
 
-function hintOf({rows, columns, of}, open) {
+function hintOf({rows, columns, of}, open, [read, written]) {
   if (of === "gate") return "Each column is a word that was read, each row a part of the memory; dark lets it through. Point at a cell to see how far its gate is open.";
   const own = rows.length === columns.length && rows.every((word, at) => word === columns[at]);
   const sentence = own
     ? "Each row is a word of the text; dark is where it looked in the same text."
-    : "Each row is a word that the model had to find; dark is where it looked for it.";
+    : written
+      ? `Each row is a word that was written in ${written}; dark is where it looked in the ${read} sentence.`
+      : "Each row is a word that the model had to find; dark is where it looked for it.";
   return rows.length > 1
     ? `${sentence} Point at a word, or use the arrow keys, to see where it looks. A click ${open ? "opens the weight" : "keeps it"}.`
     : "Dark is where the model looked. Point at a word, or use the arrow keys, to see its weight.";

@@ -1,6 +1,6 @@
 // What all views share: elements, text that is never markup, tables of numbers, colours and keyboard focus.
 
-import {TERMS} from "./said.js";
+import {TERMS, siteName} from "./said.js";
 
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Cn}\p{Zl}\p{Zp}]/gu,
   JOINERS = /^[\u200c\u200d]$/;
@@ -68,10 +68,16 @@ export function enter(element, kind) {
   element.replaceChildren();
 }
 
+/** A title that begins with the code's name of a layer, with the name a person would say before it. */
+function spokenTitle(title) {
+  const [site, ...rest] = title.split(", ");
+  return site.includes(".") && siteName(site) ? [siteName(site), ...rest].join(", ") + ` · ${site}` : title;
+}
+
 /** The heading of a view, and what stands below it. */
 export function headingOf(data, host) {
   const lines = [data.caption, data.note].flatMap(text => (text ?? "").split("\n")).filter(Boolean);
-  const title = data.title ? [make(`h${host.level ?? 2}`, {dir: "auto"}, clean(data.title))] : [];
+  const title = data.title ? [make(`h${host.level ?? 2}`, {dir: "auto"}, spokenTitle(clean(data.title)))] : [];
   return [...title, ...lines.map(line => make("p", {class: "note", dir: "auto"}, clean(line)))];
 }
 
@@ -346,9 +352,9 @@ export function onTheme(redraw) {
 }
 
 /** Draws in words, and in pieces of words where they are asked for: `draw(root, data, context)` returns {close()}, and
-    {point(place)} where another view can point in this one; context is {state, keep, tools, open, pointed}: what is
-    chosen, whom to tell of changes, the controls to show, what opens a weight, if it can be opened, and whom to tell
-    of the place that is pointed at (null: none). */
+    {point(place)} where another view can point in this one; context is {state, keep, tools, open, pointed, languages}: what
+    is chosen, whom to tell of changes, the controls to show, what opens a weight, if it can be opened, whom to tell
+    of the place that is pointed at (null: none), and `languages(site)` of what is read and written, if they are known. */
 export function withPieces(element, data, host, draw) {
   let shown = null,
     awaited = null;
@@ -366,7 +372,7 @@ export function withPieces(element, data, host, draw) {
     const next = !pieces ? data : data.pieces === true ? await host.part({pieces: true}) : data.pieces;
     if (awaited !== own) return;
     shown?.close();
-    shown = draw(root, next, {state, keep, tools, open, pointed: host.pointed});
+    shown = draw(root, next, {state, keep, tools, open, pointed: host.pointed, languages: host.languages});
   }
 
   const tools =

@@ -240,8 +240,27 @@ def test_frames_only_where_the_owner_says_so() -> None:
         assert headers["content-security-policy"].endswith("frame-ancestors 'self' https://course.example")
 
 
+def test_signing_in_within_the_frame_of_another_site_needs_https() -> None:
+    """Browsers keep a cookie there only if it is for all sites, which they take over https alone."""
+    with behind(
+        frames=("https://course.example",), token="s3cret", hosts=("localhost", "course.example")
+    ) as client:
+        plain = client.get("/?token=s3cret", follow_redirects=False).headers["set-cookie"].lower()
+        assert "samesite=strict" in plain
+        client.base_url = "https://localhost:8000"
+        cookie = client.get("/?token=s3cret", follow_redirects=False).headers["set-cookie"].lower()
+        assert "samesite=none" in cookie
+        assert "secure" in cookie
+        assert client.get("/api/models").status_code == 200
+        assert client.get("/api/models", headers={"origin": "https://evil.example"}).status_code == 403
+        assert client.get("/api/models", headers={"sec-fetch-site": "cross-site"}).status_code == 403
+
+
 def test_the_sign_in_leads_below_the_root() -> None:
     with behind(root="/regard", token="s3cret") as client:
+        assert client.get("/openapi.json", headers={"authorization": "Bearer s3cret"}).json()["servers"] == [
+            {"url": "/regard"}
+        ]
         answer = client.get("/regard/?token=s3cret", follow_redirects=False)
         assert answer.headers["location"] == "/regard/"
         assert "set-cookie" in answer.headers
