@@ -27,7 +27,7 @@ class Claim:
     what: str  # the claim in a line, without its value
     commands: tuple[str, ...]  # as a user types them, in their order
     metric: str  # of `regard evaluate --json`: NAME, PART.NAME, `100 - NAME`, or `NAME / NAME`
-    value: float  # the mean of the seeds, with the digits that are told
+    value: float  # the mean of the seeds, as the page tells it
     low: float  # where the value of another seed, or of another machine, should lie
     high: float
     hardware: str
@@ -90,8 +90,9 @@ class Claim:
 
     @property
     def digits(self) -> int:
-        """After the point, as told."""
-        return len(repr(self.value).partition(".")[2])
+        """After the point, as told: those of the finest number of the row, as TOML does not know 9.70 from 9.7."""
+        numbers = (self.value, *self.values, self.low, self.high)
+        return max(len(repr(number).partition(".")[2]) for number in numbers)
 
     def steps(self, seed: int, out: Path) -> list[list[str]]:
         """The words of each command after `regard`, with this seed and this folder. Words are parted first, so

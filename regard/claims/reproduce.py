@@ -17,11 +17,12 @@ from typing import Any
 
 from regard.base.files import find_aligned, parse_json, write_file
 from regard.base.programs import program_of
-from regard.claims.claim import Claim
+from regard.claims.claim import OUT, Claim
 from regard.errors import DataError, RunError
-from regard.runs.folder import RECIPE
+from regard.runs.folder import RECIPE, Folder
 from regard.tasks.core.recipe import read
 from regard.tasks.core.settings import AnyJob
+from regard.tasks.core.table import task_for
 
 QUICK = 10  # steps of a training that only shows that the commands work
 TRAINED = "reproduced.txt"  # in the folder of a run: its command, once the training has come to its end
@@ -74,6 +75,8 @@ class Work:
 
     def reproduce(self, name: str, claim: Claim, seeds: Sequence[int]) -> Outcome:
         """The claim's value with each of these seeds."""
+        if claim.needs:
+            self.say(f"{name} needs what is made by: {claim.needs}")
         values: dict[int, float] = {}
         for number, seed in enumerate(seeds, 1):
             self.say(
@@ -101,17 +104,29 @@ class Work:
         return self.evaluations[tuple(words)]
 
 
-def check_data(name: str, claim: Claim, out: Path) -> None:
+def check_data(name: str, claim: Claim) -> None:
     """DataError, which says what to set or to make, if data of a command is missing: before hours of work."""
-    *trainings, evaluation = claim.steps(claim.seeds[0], out)
     try:
-        for words in trainings:
-            _job(words, None)[0].data.files()
-        for data in _options(evaluation, "--data"):
-            find_aligned(data)
-    except (FileNotFoundError, DataError) as error:
+        for word in _data_of(claim):
+            find_aligned(word)
+    except DataError as error:
         made = f"; it is made by: {claim.needs}" if claim.needs else ""
         raise DataError(f"{name}: {error}{made}") from None
+
+
+def _data_of(claim: Claim) -> Iterator[str]:
+    """The data that the commands name, in their words and by their recipes."""
+    *trainings, evaluation = claim.steps(claim.seeds[0], Path(OUT))
+    for words in trainings:
+        yield from (start for start in _options(words, "--from") if not start.startswith(OUT))
+        data = _job(words, None)[0].data
+        yield from data.test_files
+        data.sources()  # finds what is trained on
+    if "--data" in evaluation:
+        yield from _options(evaluation, "--data")
+    elif not trainings:
+        run = Folder(evaluation[1])
+        yield from task_for(run).desk.test_settings(run, None, columns="", options={}).test_files
 
 
 def cut_short(training: list[str]) -> list[str]:

@@ -82,7 +82,7 @@ def reproduce(
     from regard.claims.reproduce import Work, as_json_text, check_data
 
     for name, claim in chosen.items():
-        check_data(name, claim, out)
+        check_data(name, claim)
     where: AbstractContextManager[str | Path] = tempfile.TemporaryDirectory() if quick else nullcontext(out)
     with where as folder:
         work, outcomes = Work(Path(folder), say, quick=quick), []
