@@ -23,6 +23,10 @@ function words(value) {
   return Number.isInteger(value) ? value.toLocaleString("en") : Number(value.toPrecision(4)).toString();
 }
 
+function counted(count, [one, many]) {
+  return `${count} ${count === 1 ? one : many}`;
+}
+
 /** What is neither the text nor the label, as short facts; long tables are counted. */
 function facts(answer) {
   const list = make("dl", {class: "facts"});
@@ -32,7 +36,7 @@ function facts(answer) {
     const numbers = Array.isArray(value) && value.every(one => typeof one === "number");
     const text = simple ? words(value)
       : numbers && value.length <= SHOWN ? value.map(words).join(", ")
-        : `${Array.isArray(value) ? value.length : Object.keys(value).length} ${numbers ? "numbers" : "entries"}`;
+        : counted(Array.isArray(value) ? value.length : Object.keys(value).length, numbers ? ["number", "numbers"] : ["entry", "entries"]);
     list.append(make("div", {}, make("dt", {}, termOf(name, name.replaceAll("_", " "))), make("dd", {dir: "auto"}, text)));
   }
   return list.children.length ? list : null;

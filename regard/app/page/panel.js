@@ -341,7 +341,7 @@ export class Panel {
       this.data = found.data;
       this.seen = {site: found.site};
       this.opened.close();
-      await draw(this.look, found.data, {
+      await draw(this.look, this.question().url ? {...found.data, title: ""} : found.data, {  // an image has no title but its file's name
         open: isKept || this.isWhole ? null : place => this.opened.open({site: found.site === EVERY ? "" : found.site, ...place}),
         part: wanted => part({site: found.site, ...wanted}),
         pointed: this.pointed,

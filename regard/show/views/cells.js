@@ -39,7 +39,7 @@ export function drawCells(stage, look, control) {
     ring = make("div", {class: "ring", hidden: true});
   const above = make("div", {class: "above"}),
     side = make("div", {class: "side"});
-  const grid = make("div", {class: `map${sizes.upright ? " upright" : ""}`}, cornerOf(look), above, side, cells);
+  const grid = make("div", {class: `map${sizes.upright ? " upright" : ""}`}, make("div", {class: "corner"}), above, side, cells);
   const scroll = make(
     "div",
     {class: "scroll", "aria-orientation": "vertical", ...sliderOf("row of the map", rows.length, "no row is chosen")},
@@ -58,7 +58,7 @@ export function drawCells(stage, look, control) {
   above.append(...names);
   side.append(...sides);
   cells.append(canvas, ...veils, ring);
-  stage.replaceChildren(scroll);
+  stage.replaceChildren(...axesOf(look), scroll);
 
   function repaint() {
     ramp = readRamp(stage, look.signed ? "--diverging" : "--ramp");
@@ -145,19 +145,10 @@ function levelOf({weights, top, signed}, at) {
   return signed ? weights[at] / top / 2 + 0.5 : weights[at] / top;
 }
 
-function cornerOf({rowName, columnName}) {
-  const corner = make("div", {class: "corner"});
-  if (rowName || columnName)
-    corner.append(
-      make(
-        "span",
-        {class: "axis"},
-        [rowName && `↓ ${label(rowName, 30)}`, columnName && `→ ${label(columnName, 30)}`]
-          .filter(Boolean)
-          .join("  "),
-      ),
-    );
-  return corner;
+/** What rows and columns are, where that is known. */
+function axesOf({rowName, columnName}) {
+  const names = [rowName && `↓ ${label(rowName, 60)}`, columnName && `→ ${label(columnName, 60)}`].filter(Boolean);
+  return names.length ? [make("p", {class: "axis"}, names.join("   "))] : [];
 }
 
 function columnOf(name, at, {cell, upright}) {

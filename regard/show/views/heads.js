@@ -58,7 +58,8 @@ function showHeads(root, data, host, {state, keep, tools, open, pointed, languag
     own.map((weights, head) => ({one, site, head, weights})),
   );
   const topFor = weights => topOf(data.scale === "each" ? largest(weights) : most, data.scale);
-  const grid = make("div", {class: "grid"}),
+  const alone = sites.every(one => one.count === 1); // each stands beside the next
+  const grid = make("div", {class: alone ? "grid alone" : "grid"}),
     chosen = make("section", {class: "chosen"});
   const name = make("p", {class: "sub"}),
     stage = make("div", {class: "lined"});
@@ -73,8 +74,12 @@ function showHeads(root, data, host, {state, keep, tools, open, pointed, languag
   if (tools.length) grid.append(make("div", {class: "tools"}, ...tools));
   sites.forEach((one, site) =>
     grid.append(
-      make("p", {class: "sub site", dir: "auto"}, siteTitle(label(one.site, 60))),
-      make("div", {class: `heads ${sizeOf(one.count)}`}, ...buttons.filter((_, at) => panels[at].site === site)),
+      make(
+        "div",
+        {class: "of-site"},
+        make("p", {class: "sub site", dir: "auto"}, siteTitle(label(one.site, 60))),
+        make("div", {class: `heads ${sizeOf(one.count)}`}, ...buttons.filter((_, at) => panels[at].site === site)),
+      ),
     ),
   );
   grid.append(

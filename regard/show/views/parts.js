@@ -68,16 +68,18 @@ export function enter(element, kind) {
   element.replaceChildren();
 }
 
-/** A title that begins with the code's name of a layer, with the name a person would say before it. */
+/** A title that begins with the code's name of a layer, as a person would say it; and that name. */
 function spokenTitle(title) {
-  const [site, ...rest] = title.split(", ");
-  return site.includes(".") && siteName(site) ? [siteName(site), ...rest].join(", ") + ` · ${site}` : title;
+  const [code, ...rest] = title.split(", "),
+    said = code.includes(".") && siteName(code);
+  return said ? {title: [said, ...rest].join(", "), code} : {title, code: null};
 }
 
 /** The heading of a view, and what stands below it. */
 export function headingOf(data, host) {
   const lines = [data.caption, data.note].flatMap(text => (text ?? "").split("\n")).filter(Boolean);
-  const title = data.title ? [make(`h${host.level ?? 2}`, {dir: "auto"}, spokenTitle(clean(data.title)))] : [];
+  const {title: shown, code} = spokenTitle(clean(data.title ?? ""));
+  const title = shown ? [make(`h${host.level ?? 2}`, {dir: "auto", title: code}, shown)] : [];
   return [...title, ...lines.map(line => make("p", {class: "note", dir: "auto"}, clean(line)))];
 }
 

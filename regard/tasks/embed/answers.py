@@ -41,7 +41,7 @@ class Embedded(Answered):
     def picture(self, sites: Sequence[str] = ()) -> Heads:
         """Where each token looked, in every head of the named sites (none: all)."""
         if self._look is None:
-            raise NoAttention("this model has no attention to show; leave --show out")
+            raise NoAttention("this model gives vectors and has no attention to show")
         return self._look(sites)
 
 
