@@ -27,7 +27,7 @@ export function field(name, control, help = "") {
   control.id ||= newId("field");
   const told = help && make("small", {id: newId("help")}, help);
   if (told) control.setAttribute("aria-describedby", told.id);
-  return make("div", {class: "setting"}, make("label", {for: control.id}, name), control, told || null);
+  return make("div", {class: "setting"}, make("label", {for: control.id, title: help || null}, name), control, told || null);
 }
 
 /** A select of [value, text] pairs, or of {name, options} groups of them. */

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from served_models import served
 from starlette.testclient import TestClient
+
+import regard
+from regard.data.artifacts import Artifacts
+from regard.runs.folder import begin, save_weights
 
 WEIGHTS = {  # a table of each run's usual picture, and how the page names one of its rows
     "bandits": ("weights", {"row": 3}),
@@ -25,11 +33,11 @@ WEIGHTS = {  # a table of each run's usual picture, and how the page names one o
 }
 
 
-def answered(client: TestClient, name: str) -> str:
+def answered(client: TestClient, name: str, text: str = "") -> str:
     model = client.get(f"/api/models/{name}").json()
     [task, *_] = model["tasks"]
     options = task["example_options"] | ({"max_tokens": 12} if "max_tokens" in task["example_options"] else {})
-    body = {"inputs": task["inputs"]["examples"][:1], "options": options}
+    body = {"inputs": [text] if text else task["inputs"]["examples"][:1], "options": options}
     [answer] = client.post(f"/api/models/{name}/{task['task']}", json=body).json()["answers"]
     return f"/api/models/{name}/answers/{answer['id']}"
 
@@ -48,6 +56,8 @@ def scored(cell: dict[str, Any], query: np.ndarray, keys: np.ndarray) -> np.ndar
 
 def weighed(cell: dict[str, Any], scores: np.ndarray) -> np.ndarray:
     """By the formula of the way to weigh alone."""
+    if cell["weigh"]["name"] == "hard":  # the likeliest place alone
+        return np.eye(len(scores))[scores.argmax()]
     weights, beside = softmax(scores), {name: np.array(x) for name, x in cell["beside"].items()}
     if cell["weigh"]["name"] == "local-p":
         distance = np.arange(len(scores)) - beside["centre"]
@@ -109,3 +119,33 @@ def test_what_is_no_look_is_refused(client: TestClient) -> None:
     ):
         assert client.get(f"{where}/cell", params=wrong).status_code == 422, wrong
     assert client.get("/api/models/shapes/answers/none/cell", params={"table": "x", "column": 0}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("score", "weigh"),
+    [("general", "soft"), ("location", "soft"), ("cosine", "soft"), ("dot", "hard"), ("scaled_dot", "local-m")],
+)
+def test_scores_and_ways_to_weigh_that_no_shipped_run_has(score: str, weigh: str, tmp_path: Path) -> None:
+    """A small model with random weights."""
+    first: Any = regard.load("dates-luong", device="cpu")
+    torch.manual_seed(3)
+    changed = {"score": score, "weigh": weigh, "window": 2}
+    model = type(first.model)(replace(first.model.config, dim=16, embed=8, **changed))
+    begin(tmp_path, model, Artifacts(first.tokenizer), "")
+    save_weights(tmp_path, model)
+    with served(str(tmp_path)) as client:
+        where = answered(client, tmp_path.name, "3 May 1979")
+        shown = client.get(f"{where}/attention").json()["weights"]
+        for column in (0, 5):
+            place = {"table": "weights", "row": 1, "column": column}
+            cell = client.get(f"{where}/cell", params=place).json()
+            query, keys, scores, weights = (numbers(cell[part]) for part in ("query", "keys", "scores", "weights"))
+            assert (cell["score"]["name"], cell["weigh"]["name"]) == (score, weigh)
+            np.testing.assert_allclose(weights, shown[1], atol=2e-3)
+            seen = np.isfinite(scores)
+            if score != "location":  # which compares nothing
+                wanted = scored(cell, query, keys)[seen]
+                np.testing.assert_allclose(wanted, scores[seen], atol=0.02 * np.abs(scores[seen]).max() + 1e-3)
+            np.testing.assert_allclose(weighed(cell, scores), weights, atol=0.03)
+            if weigh == "local-m":
+                assert np.flatnonzero(weights).tolist() == [0, 1, 2, 3], "two places to both sides of step 1"
