@@ -176,3 +176,17 @@ def test_health_and_metrics(client: TestClient) -> None:
     assert "# TYPE regard_request_seconds histogram" in response.text
     assert 'regard_tokens_total{model="dates"}' in response.text
     assert "3 May" not in response.text
+
+
+@pytest.mark.parametrize(
+    ("model", "task"), [("dates", "translate"), ("reviews", "classify"), ("sentences-bert", "fill")]
+)
+def test_an_empty_text_is_refused(client: TestClient, model: str, task: str) -> None:
+    response = client.post(f"/api/models/{model}/{task}", json={"inputs": ["one", " \n"]})
+    assert response.status_code == 422
+    assert f"inputs[1] is empty; give something to {task}" in response.json()["error"]["message"]
+
+
+def test_a_text_to_go_on_from_may_be_empty(client: TestClient) -> None:
+    body = {"inputs": [""], "options": {"max_tokens": 2}}
+    assert client.post("/api/models/shakespeare/generate", json=body).status_code == 200
