@@ -69,6 +69,23 @@ def test_a_page_saves_itself(visit: Visit, new_page: Callable[..., Any], tmp_pat
     saved.wait_for_selector(".regard-heads canvas")
 
 
+def test_a_comparison_saves_itself(visit: Visit, new_page: Callable[..., Any], tmp_path: Path) -> None:
+    changed = {"2.model": "dates", "2.within": "word", "2.text": "4 May 1979"}
+    page = visit(".regard-map .stage", model="dates", text="3 May 1979", **changed)
+    expect(page.locator(".differs .told")).to_contain_text("They differ most")
+    told = page.locator(".differs .told").inner_text()
+    with page.expect_download() as found:
+        page.click(".menu summary >> nth=0")
+        page.click(".menu button:has-text('This page') >> nth=0")
+    found.value.save_as(tmp_path / "page.html")
+    saved = new_page()
+    saved.goto((tmp_path / "page.html").as_uri())
+    expect(saved.locator(".differs .told")).to_have_text(told, use_inner_text=True)
+    expect(saved.locator(".panel + .panel .answer")).to_contain_text("1979-05-04")
+    values = saved.get_by_label("Compare with").evaluate("list => [...list.options].map(one => one.value)")
+    assert values == ["=word"]
+
+
 def test_a_page_with_an_image_of_ones_own_saves_itself(
     visit: Visit, new_page: Callable[..., Any], tmp_path: Path
 ) -> None:

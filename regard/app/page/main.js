@@ -1,5 +1,5 @@
 // The page: a question, and one or two models that answer it.
-import {Failure, get, whenLost, whenSignedOut} from "./api.js";
+import {Failure, get, isKept, whenLost, whenSignedOut} from "./api.js";
 import {readAddress, writeAddress} from "./address.js";
 import {Ask, alike, inputsOf} from "./ask.js";
 import {modelList} from "./choose.js";
@@ -167,10 +167,10 @@ class Page {
 
   // -- comparing
 
-  /** What the first panel can be compared with. */
+  /** What the first panel can be compared with; a saved page holds only what was seen of its models. */
   get pairs() {
-    const [first] = this.panels;
-    return pairsOf(this.models, first, this.ask.input.state.text, task => fits(task, first.task));
+    const [first, second] = this.panels, found = pairsOf(this.models, first, this.ask.input.state.text, task => fits(task, first.task));
+    return isKept ? found.filter(({state: {within}}) => !within || within === second?.state.within) : found;
   }
 
   addSecond(state) {
