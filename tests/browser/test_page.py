@@ -842,6 +842,13 @@ def test_print_and_projector_show_question_answer_and_picture(visit: Visit, same
             page.emulate_media(media="print")
     expect(page.locator(".panel-tools")).to_be_hidden()
     page.emulate_media(media="screen")
+    page.click("text=Compare")
+    page.wait_for_selector(".panel + .panel .regard .stage")
+    page.emulate_media(media="print")
+    for panel in (".panel:first-child", ".panel + .panel"):
+        told, seen = (place(page.locator(f"{panel} {part}").first) for part in (".answer", ".seen"))
+        assert told["y"] + told["height"] <= seen["y"] + 1
+    page.emulate_media(media="screen")
 
 
 def test_light_and_dark_by_a_button(visit: Visit, new_page: Callable[..., Any]) -> None:
