@@ -18,6 +18,7 @@ from typing import Any
 from regard.base.files import find_aligned, parse_json, write_file
 from regard.base.programs import program_of
 from regard.claims.claim import OUT, Claim
+from regard.claims.plan import TRAINED
 from regard.errors import DataError, RunError
 from regard.runs.folder import RECIPE, Folder
 from regard.tasks.core.recipe import read
@@ -25,7 +26,6 @@ from regard.tasks.core.settings import AnyJob
 from regard.tasks.core.table import task_for
 
 QUICK = 10  # steps of a training that only shows that the commands work
-TRAINED = "reproduced.txt"  # in the folder of a run: its command, once the training has come to its end
 Say = Callable[[str], None]
 
 

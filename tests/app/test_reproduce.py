@@ -34,6 +34,7 @@ value = {value}
 low = {low}
 high = {high}
 seeds = [5, 6]
+minutes = 1.5
 hardware = "one core"
 date = "2026-11-19"
 page = "dates.md"
@@ -93,7 +94,8 @@ def test_claims_are_listed(call: Any) -> None:
     done = call("reproduce", "--list", "copy")
     assert done.out.startswith("copy: ")
     assert "regard evaluate copy --lengths 120" in done.out
-    assert all(f"\n{name} " in call("reproduce", "--list").out for name in claims())
+    table = call("reproduce", "--list").out
+    assert all(f"\n{name} " in table for name in claims())
 
 
 def test_a_value_in_its_interval_holds(call: Any, tiny: Claims) -> None:
@@ -141,11 +143,24 @@ def test_what_cannot_be_is_refused_before_any_work(call: Any, tiny: Claims) -> N
     for words, said in (
         ((), "name a claim"),
         (("copiers",), "did you mean 'copier'?"),
-        (("copier", "--quick", "--seeds", "1"), "leave --seeds out"),
+        (("copier", "--quick", "--seeds", "1"), "leave --seeds and --minutes out"),
     ):
         done = call("reproduce", *words)
         assert done.code == 2
         assert said in done.err
+
+
+def test_what_fits_into_the_time_is_done(call: Any, tiny: Claims) -> None:
+    """Of all claims: those without data are left out."""
+    tiny(10.0, 1, 100)
+    done = call("reproduce", "--minutes", "2", "--seeds", "1")
+    assert done.code == 0
+    assert "left out, as their data is not here: far\nabout 1.5 minutes" in done.err
+    assert "copier: perplexity" in done.out
+    done = call("reproduce", "copier", "--minutes", "1", "--out", "elsewhere")
+    assert (done.code, done.out) == (2, "")
+    assert "no claim fits into 1 minutes" in done.err
+    assert "no time for copier (3.0)" in done.err
 
 
 def test_a_command_is_a_program_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:

@@ -6,36 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from claim_rows import ROW, row
 from typer.main import get_command
 
 from regard.app.cli import main as cli
-from regard.claims.claim import Claim, claims, find_claims, read_claims
+from regard.claims.claim import claims, find_claims, read_claims
 from regard.claims.reproduce import _job
 from regard.errors import BadInput, RecipeError
 from regard.runs.shipped import shipped
 
-ROW: dict[str, Any] = {
-    "what": "a copier",
-    "commands": (
-        "regard train copy-ntm --set train.seed={seed} --out {out}/copy-{seed}",
-        "regard evaluate {out}/copy-{seed} --lengths 40",
-    ),
-    "metric": "wrong_bits",
-    "value": 0.25,
-    "low": 0,
-    "high": 0.4,
-    "hardware": "one core",
-    "date": "2026-11-19",
-    "page": "ntm.md",
-    "said": "0.25",
-    "seeds": (3, 4),
-    "values": (0.2, 0.3),
-}
 COMMANDS = dict(get_command(cli.app).commands)  # type: ignore[attr-defined]
-
-
-def row(**changes: Any) -> Claim:
-    return Claim(**{**ROW, **changes})
 
 
 def toml(folder: Path, text: str) -> Path:

@@ -45,6 +45,15 @@ def reproduce(
     seeds: Annotated[
         int | None, typer.Option(min=1, help="The first N of the claim's seeds; all unless given.")
     ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Do the claims that fit into so many minutes by what they took before, in their order; of all "
+            "claims unless some are named.",
+        ),
+    ] = None,
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="The runs go here; what is trained already is not trained again.")
     ] = Path("runs/reproduce"),
@@ -62,6 +71,8 @@ def reproduce(
 
         regard reproduce wikitext2-lstmn wikitext2-rnnlm --seeds 1
 
+        regard reproduce --minutes 25
+
     A claim is a number of the project's results, with its commands, seeds, hardware and date, and the interval in
     which the value of another seed or machine should lie. Claims about shipped runs take seconds; others
     train first, most of them for minutes on a GPU, one training after another. Ctrl-C saves a checkpoint, and the
@@ -72,13 +83,15 @@ def reproduce(
     from regard.errors import BadInput
 
     chosen = find_claims(names or [])
+    if quick and (seeds or minutes is not None):
+        raise BadInput("--quick takes one seed and no time; leave --seeds and --minutes out")
     if listed:
         tell_claims(chosen or claims(), whole=bool(chosen), as_json=as_json)
         return
-    if not chosen:
+    if minutes is not None:
+        chosen = planned(chosen or with_data(claims()), minutes, seeds, out)
+    elif not chosen:
         raise BadInput("name a claim, as in `regard reproduce dates`; `regard reproduce --list` lists them")
-    if quick and seeds:
-        raise BadInput("--quick takes one seed; leave --seeds out")
     from regard.claims.reproduce import Work, as_json_text, check_data
 
     for name, claim in chosen.items():
@@ -95,6 +108,35 @@ def reproduce(
         tell(as_json_text(outcomes))
     if any(outcome.holds is False for outcome in outcomes):
         raise typer.Exit(1)
+
+
+def with_data(every: Mapping[str, Claim]) -> dict[str, Claim]:
+    """Those whose data is there."""
+    from regard.claims.reproduce import check_data
+    from regard.errors import DataError
+
+    found, missing = {}, []
+    for name, claim in every.items():
+        try:
+            check_data(name, claim)
+            found[name] = claim
+        except DataError:
+            missing.append(name)
+    if missing:
+        say(f"left out, as their data is not here: {', '.join(missing)}")
+    return found
+
+
+def planned(chosen: Mapping[str, Claim], minutes: float, seeds: int | None, out: Path) -> dict[str, Claim]:
+    """What fits into the time, and is told before it begins."""
+    from regard.claims.plan import plan
+    from regard.errors import BadInput
+
+    found = plan(chosen, minutes, seeds, out)
+    if not found.done:
+        raise BadInput(f"no claim fits into {minutes:g} minutes: {found.text()}")
+    say(found.text())
+    return found.done
 
 
 def tell_claims(chosen: Mapping[str, Claim], *, whole: bool, as_json: bool) -> None:
