@@ -225,7 +225,8 @@ def test_a_step_says_which_place_it_shows(visit: Visit) -> None:
     page = visit(None, model="de-en", text="Wo ist der Bahnhof?", steps="", site="*")
     expect(page.locator(".step-view")).to_contain_text("here decoder.1.cross, not all")
     page = visit(None, model="de-en", text="Wo ist der Bahnhof?", steps="", site="decoder.0.cross")
-    expect(page.locator(".step-view")).to_contain_text("decoder.0.cross, mean of")
+    shown = page.locator(".step-view").get_by_title("decoder.0.cross")
+    expect(shown).to_have_text("first layer of the decoder, looking at the source, mean of 4 heads")
     expect(page.locator(".step-view")).not_to_contain_text("not all")
 
 
