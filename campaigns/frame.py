@@ -81,8 +81,9 @@ def run(
                         break
                     try:
                         end = case(Random(f"{seed}/{chosen.name}/{number}"))
-                    except Fault as fault:
-                        end, tally.faults[number] = "fault", str(fault)
+                    except Exception as fault:  # one of the campaign itself loses no counts either
+                        text = str(fault) if isinstance(fault, Fault) else f"the campaign's own {fault!r}"
+                        end, tally.faults[number] = "fault", text
                         progress.say(f"{chosen.name}: fault in case {number} of seed {seed}: {fault}")
                     tally.counts[end] += 1
                     tally.seconds = time.monotonic() - begun

@@ -67,10 +67,9 @@ def signals(place: Path) -> Iterator[Case]:
                 else:
                     process = kept.enter_context(popen(words, **streams))
                 wait(folder / "run" / "log.jsonl", when, draw)
-                process.send_signal(number)
-                if twice:
-                    time.sleep(draw.uniform(0, 0.5))
-                    with contextlib.suppress(ProcessLookupError):
+                for pause in (0.0, draw.uniform(0, 0.5))[: 1 + twice]:
+                    time.sleep(pause)
+                    with contextlib.suppress(ProcessLookupError):  # it has ended
                         process.send_signal(number)
                 code = process.wait()
             text = (folder / "said").read_text(errors="replace")
