@@ -23,8 +23,7 @@ HEAD = """# Nothing lost
 Faults made on purpose, and counted: `make campaign` runs all of it, which takes hours; `make campaign MINUTES=5` or
 `make campaign ONLY=kills` a part. `OPTIONS='--seed 2'` draws other cases, `OPTIONS='--case 17'` does one again, and
 `OPTIONS='--first 500'` goes on behind those that were counted. Each fault that was found became a test. What each
-section says is what was counted, and no more; *whole* is what a campaign counts when it is given the time. On
-19 November 2026 the two cores were shared with other work, at a load of 8 to 12: minutes say little there.
+section says is what was counted, and no more; *whole* is what a campaign counts when it is given the time.
 """
 FIRST_FAULTS = 5  # of a run that are listed
 
