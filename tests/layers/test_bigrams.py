@@ -114,7 +114,8 @@ def test_a_model_begins_as_the_one_without(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
 def test_the_answer_is_the_product_of_both_probabilities_each_to_a_power(kind: str) -> None:
-    for changes in ({}, {"bigram_shares": (0.25, 3.0), "bigram_scale": 0.5}):
+    others: dict[str, Any] = {"bigram_shares": (0.25, 3.0), "bigram_scale": 0.5}
+    for changes in ({}, others):
         wide, part = trained(kind, **changes), build(scale=changes.get("bigram_scale", 1.0))
         own, beside = wide.config.bigram_shares
         linear = documents(part) if kind == "han" else part(TOKENS, MASK)
