@@ -59,24 +59,30 @@ def test_a_file_larger_than_the_budget(tmp_path):
         for pair in made(COUNT):
             file.write("\t".join(" ".join(map(str, side)) for side in pair) + "\n")
     assert total > 8 * BUDGET
-    encoded = ([[int(word) for word in text.split()] for text in pair] for pair in read_pairs(path))
-    seen = np.zeros(COUNT, dtype=int)
-    tracemalloc.start()
-    try:
-        data = gather(encoded, folder=tmp_path / "blocks", budget=BUDGET, batch_tokens=1000, seed=0)
-        gathering = tracemalloc.get_traced_memory()[1]
-        tracemalloc.reset_peak()
-        for item in data.order(0):
-            batch = data.batch(item)
-            assert max(batch.source.numel(), batch.target.numel()) <= 1000
-            assert bool((batch.source[:, 0] == batch.target[:, 1]).all())
-            seen[batch.source[:, 0].numpy() - 10] += 1
-        running = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert isinstance(data, BlockData)
-    assert (seen == 1).all()
-    assert len(data) == COUNT
+
+    def peaks(number):
+        encoded = ([[int(word) for word in text.split()] for text in pair] for pair in read_pairs(path))
+        seen, folder = np.zeros(COUNT, dtype=int), tmp_path / f"blocks{number}"
+        tracemalloc.start()
+        try:
+            data = gather(encoded, folder=folder, budget=BUDGET, batch_tokens=1000, seed=0)
+            gathering = tracemalloc.get_traced_memory()[1]
+            tracemalloc.reset_peak()
+            for item in data.order(0):
+                batch = data.batch(item)
+                assert max(batch.source.numel(), batch.target.numel()) <= 1000
+                assert bool((batch.source[:, 0] == batch.target[:, 1]).all())
+                seen[batch.source[:, 0].numpy() - 10] += 1
+            running = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert isinstance(data, BlockData)
+        assert (seen == 1).all()
+        assert len(data) == COUNT
+        return gathering, running
+
+    # What other tests left in this process may allocate too: the smaller of two measurements.
+    gathering, running = (min(both) for both in zip(peaks(0), peaks(1), strict=True))
     assert gathering < BUDGET + 150_000 < total / 4  # what the reader and the writer need, however long the file
     assert running < BUDGET + 150_000
 
