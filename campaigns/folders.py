@@ -199,36 +199,44 @@ def timm(folder: Path) -> None:
     shutil.copy(SHIPPED / "shapes-senet" / "examples.json", folder / ASKED)
 
 
-def published_elmo(folder: Path) -> None:
-    import h5py
-
-    torch.manual_seed(0)
-    config = ELMoConfig(
-        vocabulary=4, character_dim=4, widths=(1, 3), filters=(4, 5), dim=6, cell=10, head="none", dropout=0.0
-    )
-    folder.mkdir()
-    tensors = write_parts(used(ELMO_FORM.parts(config)), named_tensors(ELMo(config)))
-    with h5py.File(folder / "weights.hdf5", "w") as file:
-        for name, tensor in tensors.items():
-            file[name] = tensor.detach().numpy()
-    lstm = {
+SMALL_ELMO = ELMoConfig(
+    vocabulary=4, character_dim=4, widths=(1, 3), filters=(4, 5), dim=6, cell=10, head="none", dropout=0.0
+)
+ELMO_OPTIONS: dict[str, Any] = {  # the same, as it is published
+    "lstm": {
         "cell_clip": 3,
         "proj_clip": 3,
         "use_skip_connections": True,
         "n_layers": 2,
         "projection_dim": 6,
         "dim": 10,
-    }
-    characters = {
+    },
+    "char_cnn": {
         "embedding": {"dim": 4},
         "filters": [[1, 4], [3, 5]],
         "n_highway": 1,
         "n_characters": 262,
         "max_characters_per_token": 50,
         "activation": "relu",
-    }
-    (folder / "options.json").write_text(json.dumps({"lstm": lstm, "char_cnn": characters}))
+    },
+}
+
+
+def published_elmo(folder: Path) -> None:
+    torch.manual_seed(0)
+    write_elmo(folder, ELMo(SMALL_ELMO), "weights.hdf5")
     (folder / ASKED).write_text(json.dumps({"inputs": ["They sat on the bank ."]}))
+
+
+def write_elmo(folder: Path, model: ELMo, weights: str, **more: object) -> None:
+    """A small ELMo as bilm-tf would have saved it; `more` of its options, which say nothing of the model."""
+    import h5py
+
+    folder.mkdir()
+    with h5py.File(folder / weights, "w") as file:
+        for name, tensor in write_parts(used(ELMO_FORM.parts(model.config)), named_tensors(model)).items():
+            file[name] = tensor.detach().numpy()
+    (folder / "options.json").write_text(json.dumps({**ELMO_OPTIONS, **more}))
 
 
 MADE: dict[str, Callable[[Path], None]] = {"timm": timm, "elmo published": published_elmo}

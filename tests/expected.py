@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any
+from urllib.parse import parse_qsl
 
 DEADLINE = 20_000  # milliseconds
 
@@ -26,3 +29,21 @@ def place(seen: Any) -> dict[str, float]:
         before = found
         seen.page.wait_for_timeout(50)
     raise AssertionError(f"{seen} did not come to rest")
+
+
+def state(page: Any) -> dict[str, Any]:
+    """What the address says now; it may be behind what is shown."""
+    found = parse_qsl(page.evaluate("() => location.hash.slice(1)"), keep_blank_values=True)
+    return {name: json.loads(text) if name in ("options", "view") else text for name, text in found}
+
+
+def expect_state(page: Any, **wanted: Any) -> None:
+    """The address comes to say this; None: nothing of this name."""
+    end = time.monotonic() + DEADLINE / 1000
+    while (found := {name: state(page).get(name) for name in wanted}) != wanted and time.monotonic() < end:
+        page.wait_for_timeout(20)
+    assert found == wanted
+
+
+def does_not_scroll_sideways(page: Any) -> bool:
+    return bool(page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"))

@@ -53,6 +53,7 @@ def test_a_page_saves_itself(visit: Visit, new_page: Callable[..., Any], tmp_pat
     page = visit(".regard-heads canvas", model="de-en", text="Wo ist er?", site="*")
     page.locator(".regard-heads .heads button").nth(17).click()
     page.locator(".chosen .choices").get_by_text("Links").click()
+    page.wait_for_selector(".regard-heads .chosen .stage .links")
     with page.expect_download() as found:
         page.click(".menu summary")
         page.click(".menu button:has-text('This page')")

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 import torch
 
+from campaigns.folders import SMALL_ELMO, write_elmo
 from regard.base.tensors import named_tensors
 from regard.data.text.characters import END_SPELLING, START_SPELLING, character_batch, spell
 from regard.errors import RunError
-from regard.foreign import ELMO_FORM, form_of, why_no_form
-from regard.foreign.form import used, write_parts
+from regard.foreign import form_of, why_no_form
 from regard.models.elmo.model import ELMo, ELMoConfig
 from regard.runs.folder import Folder
 from regard.tasks.core.table import load
@@ -30,46 +30,20 @@ published = pytest.mark.skipif(
     "REGARD_DATA" not in os.environ or not DATA.is_dir(),
     reason="set REGARD_DATA to a folder with elmo/: the small ELMo that allennlp tests with, and its outputs",
 )
-OPTIONS: dict[str, Any] = {
-    "lstm": {
-        "cell_clip": 3,
-        "proj_clip": 3,
-        "use_skip_connections": True,
-        "n_layers": 2,
-        "projection_dim": 6,
-        "dim": 10,
-    },
-    "char_cnn": {
-        "embedding": {"dim": 4},
-        "filters": [[1, 4], [3, 5]],
-        "n_highway": 1,
-        "n_characters": 262,
-        "max_characters_per_token": 50,
-        "activation": "relu",
-    },
-    "n_epochs": 10,
-}
 LSTM = "RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell"
 
 
 @pytest.fixture
 def model() -> ELMo:
     torch.manual_seed(0)
-    config = ELMoConfig(
-        vocabulary=4, character_dim=4, widths=(1, 3), filters=(4, 5), dim=6, cell=10, head="none", dropout=0.0
-    )
-    return ELMo(config).eval()
+    return ELMo(SMALL_ELMO).eval()
 
 
 @pytest.fixture
 def theirs(model: ELMo, tmp_path: Path) -> Path:
     """The model as bilm-tf would have saved it."""
     folder = tmp_path / "published"
-    folder.mkdir()
-    (folder / "options.json").write_text(json.dumps(OPTIONS))
-    with h5py.File(folder / "lm_weights.hdf5", "w") as file:
-        for name, tensor in write_parts(used(ELMO_FORM.parts(model.config)), named_tensors(model)).items():
-            file[name] = tensor.detach().numpy()
+    write_elmo(folder, model, "lm_weights.hdf5", n_epochs=10)
     return folder
 
 
