@@ -17,6 +17,7 @@ from regard.data.images.augment import MAX_MAGNITUDE, Augment
 
 GREY = 128  # the fill value of affine operations outside the image, as in RandAugment
 ERASED = (0.02, 0.33)  # range of the share of the area that is erased
+COARSER = (2, 3, 4)  # how many times smaller a coarse image was
 WIDEST_ERASED = 1 / 0.3  # largest aspect ratio of an erased rectangle
 
 
@@ -133,6 +134,28 @@ def distort(images: Tensor, share: float, generator: np.random.Generator) -> Ten
     count, height, width, _ = images.shape
     drawn = share * generator.uniform(-1, 1, (count, 2, 3))
     return affine(images, np.eye(2, 3) + drawn * [[1, 1, width], [1, 1, height]], fill=None)
+
+
+def thicken(images: Tensor, most: int, generator: np.random.Generator) -> Tensor:
+    """(B, H, W, C), the bright strokes of each image wider by 0 to `most` pixels on each side."""
+    wider = _there(generator.integers(most + 1, size=len(images)), images)[:, None, None, None]
+    planes = images.permute(0, 3, 1, 2).float()
+    for pixels in range(1, most + 1):
+        planes = torch.where(wider >= pixels, F.max_pool2d(planes, 3, 1, 1), planes)
+    return planes.permute(0, 2, 3, 1).to(torch.uint8)
+
+
+def coarsen(images: Tensor, share: float, generator: np.random.Generator) -> Tensor:
+    """(B, H, W, C), a share of the images as if enlarged from a half, a third or a quarter of the size."""
+    drawn = np.where(generator.random(len(images)) < share, generator.choice(COARSER, len(images)), 1)
+    times = _there(drawn, images)[:, None, None, None]
+    planes = images.permute(0, 3, 1, 2).float()
+    seen = planes
+    for less in COARSER:
+        small = F.adaptive_avg_pool2d(planes, [max(side // less, 1) for side in planes.shape[2:]])
+        enlarged = F.interpolate(small, planes.shape[2:], mode="bilinear").round()
+        seen = torch.where(times == less, enlarged, seen)
+    return seen.permute(0, 2, 3, 1).to(torch.uint8)
 
 
 def affine(images: Tensor, matrices: np.ndarray, *, fill: int | None = GREY) -> Tensor:

@@ -23,7 +23,7 @@ from regard.base.lines import open_lines
 from regard.base.zip_files import explain_zip_errors
 from regard.data.artifacts import Pixels
 from regard.data.batches.batch import Batch, TakenRows, send
-from regard.data.images.augment_ops import distort
+from regard.data.images.augment_ops import coarsen, distort, thicken
 from regard.data.images.image_batches import normalise
 from regard.data.images.images import Size, fit_image, with_channels
 from regard.data.images.labelled_images import ImageSet, read_array
@@ -172,7 +172,8 @@ class DrawnEpisodes(EpisodeData):
     """Classes, their images, their numbers and the order of the support are drawn. `count`: how many episodes;
     None: new episodes in every epoch, for training. `queries`: how many are asked about the same examples; of a
     class there may be several, or none. `distort`: how much images are turned, sheared, scaled and shifted;
-    `invert`: the share of them that becomes dark where it is bright.
+    `thicken`: by how many pixels strokes grow at most; `coarsen`: the share of them that becomes as if it were
+    enlarged; `invert`: the share that becomes dark where it is bright.
 
     In the first `curriculum_steps` batches the classes of an episode rise from 2 to `ways`, with numbers drawn from
     all: among many classes at once a network may never find out that the query has a counterpart."""
@@ -189,13 +190,16 @@ class DrawnEpisodes(EpisodeData):
         count: int | None = None,
         queries: int = 1,
         distort: float = 0.0,
+        thicken: int = 0,
+        coarsen: float = 0.0,
         invert: float = 0.0,
         curriculum_steps: int = 0,
         device: torch.device | str = "cpu",
     ):
         super().__init__(pool.images, pixels=pixels, batch_size=batch_size, device=device)
         self.ways, self.shots, self.queries, self.seed = ways, shots, queries, seed
-        self.distort, self.invert, self.curriculum_steps = distort, invert, curriculum_steps
+        self.distort, self.thicken, self.coarsen, self.invert = distort, thicken, coarsen, invert
+        self.curriculum_steps = curriculum_steps
         self.count = EPOCH * batch_size if count is None else count
         self.counts, self.starts = pool.counts, np.cumsum(pool.counts) - pool.counts
 
@@ -210,6 +214,10 @@ class DrawnEpisodes(EpisodeData):
         drawn = [self.seed, item.epoch, item.number]
         if self.distort:
             images = distort(images, self.distort, np.random.default_rng([*drawn, 1]))
+        if self.thicken:
+            images = thicken(images, self.thicken, np.random.default_rng([*drawn, 3]))
+        if self.coarsen:
+            images = coarsen(images, self.coarsen, np.random.default_rng([*drawn, 4]))
         if self.invert:
             chosen = np.random.default_rng([*drawn, 2]).random(len(images)) < self.invert
             images = torch.where(

@@ -96,6 +96,8 @@ def drawn(
         count=count,
         queries=settings.queries if count is None else 1,
         distort=settings.distort if count is None else 0.0,
+        thicken=settings.thicken if count is None else 0,
+        coarsen=settings.coarsen if count is None else 0.0,
         invert=settings.invert if count is None else 0.0,
         curriculum_steps=settings.curriculum_steps if count is None else 0,
         device=device,

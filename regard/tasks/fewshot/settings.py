@@ -44,6 +44,9 @@ class EpisodeSettings(ImageSplits["ImageSet"]):
     queries: int = setting(1, at_least=1)
     distort: float = setting(0.0, at_least=0, at_most=1)  # how far training images are turned, scaled and shifted
     invert: float = setting(0.0, at_least=0, at_most=1)  # share of training images that become their negative
+    # pixels by which strokes of training images grow at most, on each side; bright strokes on a dark ground
+    thicken: int = setting(0, at_least=0, at_most=16)
+    coarsen: float = setting(0.0, at_least=0, at_most=1)  # share of training images that become coarse
     # steps in which the classes of an episode rise from 2; 0: all at once
     curriculum_steps: int = setting(0, at_least=0)
     valid_episodes: int = setting(1000, at_least=1)  # episodes of a validation

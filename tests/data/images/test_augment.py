@@ -6,7 +6,18 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 
 from regard.data.images.augment import Augment
-from regard.data.images.augment_ops import CHANGES, MOVES, NAMES, affine, augment_images, distort, erase, mix
+from regard.data.images.augment_ops import (
+    CHANGES,
+    MOVES,
+    NAMES,
+    affine,
+    augment_images,
+    coarsen,
+    distort,
+    erase,
+    mix,
+    thicken,
+)
 
 HEIGHT, WIDTH = 24, 36
 NONE = Augment(crop=0, flip=False)
@@ -138,6 +149,27 @@ def test_a_distortion_shows_what_was_at_its_place_and_continues_edges():
         there = (places[..., :2] - centre) @ (np.eye(2) + drawn[:, :2]).T + drawn[:, 2] * [width, height] + centre
         np.testing.assert_allclose(image[..., :2], 8 * there.clip(0, 2 * centre), atol=0.51)
     assert torch.equal(distort(images, 0.0, np.random.default_rng(0)), images)
+
+
+def test_strokes_grow_by_whole_pixels_on_each_side():
+    images = torch.zeros(40, 9, 11, 1, dtype=torch.uint8)
+    images[:, 4, 5] = 200
+    found = thicken(images, 2, np.random.default_rng(0))
+    widths = (found == 200).sum((1, 2, 3))
+    assert set(widths.tolist()) == {1, 9, 25}
+    for image, area in zip(found[..., 0], widths.tolist(), strict=True):
+        side = round(area**0.5) // 2
+        assert (image[4 - side : 5 + side, 5 - side : 6 + side] == 200).all()
+
+
+def test_a_share_of_images_becomes_coarse():
+    images = random_images().repeat(20, 1, 1, 1)
+    found = coarsen(images, 0.5, np.random.default_rng(0))
+    same = (found == images).flatten(1).all(1)
+    assert 0.3 < same.float().mean() < 0.7
+    assert (found[~same].float().flatten(1).std(1) < images[~same].float().flatten(1).std(1)).all()
+    flat = torch.full((3, 7, 5, 3), 9, dtype=torch.uint8)
+    assert torch.equal(coarsen(flat, 1.0, np.random.default_rng(0)), flat)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("auto-contrast", "equalise", "identity")])

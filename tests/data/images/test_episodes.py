@@ -79,12 +79,13 @@ def test_several_queries_are_other_images_of_the_classes_shown():
     assert seen == every  # each image of each class is asked for some day
 
 
-def test_distorted_images_follow_from_the_item_and_are_distorted_in_batches_alone():
+@pytest.mark.parametrize(("setting", "amount"), [("distort", 0.2), ("thicken", 3), ("coarsen", 0.5)])
+def test_changed_images_follow_from_the_item_and_are_changed_in_batches_alone(setting, amount):
     images = np.random.default_rng(0).integers(256, size=(24, 8, 8, 1)).astype(np.uint8)
     some = Pool(images, np.full(8, 3))
     plain, changed, again = (
-        DrawnEpisodes(some, ways=3, shots=1, pixels=PLAIN, batch_size=4, seed=0, distort=share)
-        for share in (0.0, 0.2, 0.2)
+        DrawnEpisodes(some, ways=3, shots=1, pixels=PLAIN, batch_size=4, seed=0, **{setting: most})
+        for most in (0, amount, amount)
     )
     first, second = changed.order(0)[:2]
     assert not torch.equal(changed.batch(first).images, plain.batch(first).images)
