@@ -150,13 +150,12 @@ def tell_claims(chosen: Mapping[str, Claim], *, whole: bool, as_json: bool) -> N
         Column("id", no_wrap=True),
         "what",
         Column("value", no_wrap=True),
-        "hardware",
         Column("a seed", no_wrap=True),
         box=None,
         pad_edge=False,
     )
     for name, claim in chosen.items():
-        table.add_row(name, claim.what, claim.number(claim.value), claim.hardware, time_of(claim))
+        table.add_row(name, claim.what, claim.number(claim.value), time_of(claim))
     Console().print(table)
     print("\n`regard reproduce --list ID` tells all of one, `regard reproduce ID` gets it again.")
 
@@ -171,6 +170,7 @@ def whole_text(name: str, claim: Claim) -> str:
         "published": claim.published,
         "needs": claim.needs,
         "a seed takes": time_of(claim),
+        "hardware": claim.hardware,
         "page": f"results/{claim.page}",
     }
     lines = [f"{fact:<15}{value}" for fact, value in facts.items() if value]
