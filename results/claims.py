@@ -18,7 +18,8 @@ def table() -> str:
 
 
 def cells(name: str, claim: Claim) -> list[str]:
-    each = ", ".join(map(claim.plain, claim.values)) or f"mean of {len(claim.seeds)} seeds"
+    kind = "share" if claim.learned_below else "mean"
+    each = ", ".join(map(claim.plain, claim.values)) or f"{kind} of {len(claim.seeds)} seeds"
     seeds = f" ({each})" if len(claim.seeds) > 1 else ""
     page = f"[{claim.page.removesuffix('.md').replace('_', ' ')}]({claim.page})"
     return [claim.what, f"{claim.number(claim.value)}{seeds}", claim.published, page, f"`{name}`"]

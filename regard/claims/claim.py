@@ -16,18 +16,22 @@ from regard.base.fields import build, check, nearest, read_toml, setting
 from regard.errors import BadInput, RecipeError
 
 CLAIMS = Path(__file__).parent / "claims.toml"
+BENCHMARK = "python -m benchmarks "  # so begins the command of a speed
 SEED, OUT = "{seed}", "{out}"  # in a command: one of the claim's seeds, and the folder where its runs go
 
 
 @dataclass(frozen=True)
 class Claim:
     """One row. The commands are those of a shell with {seed} and {out} in some words: trainings, each with
-    --out {out}/NAME as its last words, and last of all one evaluation. Claims that name the same run share it."""
+    --out {out}/NAME as its last words, and last of all one evaluation. Claims that name the same run share it. The
+    claim of a speed has one command, `python -m benchmarks ROW`, in a checkout of the project."""
 
     what: str  # the claim in a line, without its value
     commands: tuple[str, ...]  # as a user types them, in their order
-    metric: str  # of `regard evaluate --json`: NAME, PART.NAME, `100 - NAME`, or `NAME / NAME`
-    value: float  # the mean of the seeds, as the page tells it
+    # of `regard evaluate --json`: NAME, PART.NAME, `100 - NAME`, or `NAME / NAME`; of a benchmark
+    # CASE.CONTENDER.COLUMN
+    metric: str
+    value: float  # the mean of the seeds, or the share of them that learn, as the page tells it
     low: float  # where the value of another seed, or of another machine, should lie
     high: float
     hardware: str
@@ -37,6 +41,8 @@ class Claim:
     unit: str = setting("", choices=("", "%"))
     seeds: tuple[int, ...] = (0,)
     values: tuple[float, ...] = ()  # one for each seed, where the page has them
+    # a seed has learned if its metric is below this, and the value is the share that has; 0: the mean counts
+    learned_below: float = setting(0.0, at_least=0)
     minutes: float = setting(0.0, at_least=0)  # of one seed on that hardware; 0: not measured
     published: str = ""  # the value of others, and whose it is
     needs: str = ""  # what has to be made first, beside public data under $REGARD_DATA
@@ -57,12 +63,18 @@ class Claim:
     def _check_values(self) -> None:
         if not self.values:
             return
+        if self.learned_below:
+            raise BadInput("the share of seeds that learn has no values of its own")
         if len(self.values) != len(self.seeds):
             raise BadInput(f"values must be one for each of {len(self.seeds)} seeds, got {len(self.values)}")
         if abs(mean(self.values) - self.value) > 10**-self.digits:
             raise BadInput(f"value must be the mean of values, {mean(self.values):.4g}, got {self.value}")
 
     def _check_commands(self) -> None:
+        if self.commands[:1] and self.commands[0].startswith(BENCHMARK):
+            if len(self.commands) > 1 or len(self.seeds) > 1:
+                raise BadInput(f"`{BENCHMARK}ROW` must be the only command, without seeds")
+            return
         *trainings, evaluation = self._words() or [[]]
         if evaluation[:2] != ["regard", "evaluate"] or len(evaluation) < 3:
             raise BadInput(f"the last command must be an evaluation, `regard evaluate RUN`, got {evaluation}")
@@ -89,6 +101,11 @@ class Claim:
         return len(self.commands) > 1
 
     @property
+    def is_speed(self) -> bool:
+        """Measured by a benchmark."""
+        return self.commands[0].startswith(BENCHMARK)
+
+    @property
     def digits(self) -> int:
         """After the point, as told: those of the finest number of the row, as TOML does not know 9.70 from 9.7."""
         numbers = (self.value, *self.values, self.low, self.high)
@@ -109,14 +126,21 @@ class Claim:
         """As `plain`, with its unit."""
         return f"{self.plain(value)} {self.unit}".rstrip()
 
+    def over(self, values: Sequence[float]) -> float:
+        """The claim's value, from that of each seed."""
+        if not self.learned_below:
+            return mean(values)
+        return 100 * sum(value < self.learned_below for value in values) / len(values)
+
     @property
     def recorded(self) -> str:
         """The value and where it is from, in one line."""
-        seeds = f"mean of {len(self.seeds)} seeds, " if len(self.seeds) > 1 else ""
+        kind = "share" if self.learned_below else "mean"
+        seeds = f"{kind} of {len(self.seeds)} seeds, " if len(self.seeds) > 1 else ""
         return f"{self.number(self.value)}: {seeds}{self.hardware}, {self.date}"
 
     def measured(self, evaluation: Mapping[str, Any]) -> float:
-        """The value in what `regard evaluate --json` gave."""
+        """The value in what `regard evaluate --json`, or a benchmark, gave."""
         before, minus, name = self.metric.rpartition(" - ")
         upper, over, lower = name.partition(" / ")
         value = _of(evaluation, upper) / (_of(evaluation, lower) if over else 1)

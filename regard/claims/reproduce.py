@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 from regard.base.files import find_aligned, parse_json, write_file
@@ -25,7 +24,9 @@ from regard.tasks.core.recipe import read
 from regard.tasks.core.settings import AnyJob
 from regard.tasks.core.table import task_for
 
+PROGRAMS = {"regard": ["regard"], "benchmarks": ["python", "-m", "benchmarks"]}  # a module -> as a user types it
 QUICK = 10  # steps of a training that only shows that the commands work
+CHECKOUT = Path(__file__).parents[2]  # with benchmarks/, unless only the package is installed
 Say = Callable[[str], None]
 
 
@@ -35,24 +36,27 @@ class Outcome:
 
     name: str
     claim: Claim
-    values: dict[int, float]  # by seed
+    values: dict[int, float]  # by seed; none of a speed that was only tried at a tiny size
     quick: bool = False  # the trainings were cut short, so that the value says nothing
 
     @property
-    def value(self) -> float:
-        return mean(self.values.values())
+    def value(self) -> float | None:
+        return self.claim.over([*self.values.values()]) if self.values else None
 
     @property
     def holds(self) -> bool | None:
         """Whether the value, as it is told, lies in the claim's interval; None: it is not judged."""
-        if self.quick:
+        if self.quick or self.value is None:
             return None
         return self.claim.low <= round(self.value, self.claim.digits) <= self.claim.high
 
     def text(self) -> str:
         claim = self.claim
+        if self.value is None:
+            return f"{self.name}: the command works at a tiny size, which is not judged"
         seeds = f" (seeds {', '.join(map(claim.plain, self.values.values()))})" if len(self.values) > 1 else ""
-        found = f"{self.name}: {claim.metric} {claim.number(self.value)}{seeds}"
+        metric = f"{claim.metric} below {claim.learned_below:g} in" if claim.learned_below else claim.metric
+        found = f"{self.name}: {metric} {claim.number(self.value)}{seeds}"
         if self.quick:
             return f"{found} after {QUICK} steps: the commands work, and the value is not judged"
         lies = "lies in" if self.holds else "does NOT lie in"
@@ -75,6 +79,8 @@ class Work:
 
     def reproduce(self, name: str, claim: Claim, seeds: Sequence[int]) -> Outcome:
         """The claim's value with each of these seeds."""
+        if claim.is_speed:
+            return self._measure(name, claim)
         if claim.needs:
             self.say(f"{name} needs what is made by: {claim.needs}")
         values: dict[int, float] = {}
@@ -87,6 +93,15 @@ class Work:
                 self._train(cut_short(words) if self.quick else words)
             values[seed] = claim.measured(self._evaluate(evaluation))
         return Outcome(name, claim, values, self.quick and claim.trains)
+
+    def _measure(self, name: str, claim: Claim) -> Outcome:
+        self.say(f"{name}: {claim.what}")
+        words = [*shlex.split(claim.commands[0])[3:], *["--quick"][: self.quick], "--json", "-"]
+        if tuple(words) not in self.evaluations:
+            self.say(f"$ {claim.commands[0]}")
+            self.evaluations[tuple(words)] = by_case(parse_json(run_program(words, "benchmarks"))["rows"])
+        values = {} if self.quick else {0: claim.measured(self.evaluations[tuple(words)])}
+        return Outcome(name, claim, values, self.quick)
 
     def _train(self, words: list[str]) -> None:
         folder = Path(words[-1])
@@ -104,8 +119,20 @@ class Work:
         return self.evaluations[tuple(words)]
 
 
+def by_case(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The lines of benchmarks by their case and contender."""
+    found: dict[str, dict[str, Any]] = {}
+    for line in (line for row in rows for line in row["lines"]):
+        found.setdefault(line["case"], {})[line["contender"]] = line
+    return found
+
+
 def check_data(name: str, claim: Claim) -> None:
     """DataError, which says what to set or to make, if data of a command is missing: before hours of work."""
+    if claim.is_speed:
+        if not (CHECKOUT / "benchmarks").is_dir():
+            raise DataError(f"{name}: speeds are measured in a checkout of regard (pip install -e .)")
+        return
     try:
         for word in _data_of(claim):
             find_aligned(word)
@@ -152,13 +179,13 @@ def _options(words: list[str], flag: str) -> Iterator[str]:
 
 
 def _shown(words: list[str]) -> str:
-    return shlex.join(["regard", *words])
+    return shlex.join([*PROGRAMS["regard"], *words])
 
 
-def run_program(words: list[str]) -> bytes:
+def run_program(words: list[str], module: str = "regard") -> bytes:
     """What the command prints on stdout; its progress and errors go to our stderr. It ends with us: on Ctrl-C and
     SIGTERM a training saves a checkpoint, from which the same command goes on."""
-    command, environment = program_of("regard")
+    command, environment = program_of(module)
     with subprocess.Popen([*command, *words], stdout=subprocess.PIPE, env=environment) as process:
         try:
             printed, _ = process.communicate()
@@ -167,7 +194,8 @@ def run_program(words: list[str]) -> bytes:
             process.wait()  # `with` would not, on Ctrl-C
             raise
     if process.returncode:
-        raise RunError(f"`{_shown(words)}` failed with exit code {process.returncode}; its message stands above")
+        shown = shlex.join([*PROGRAMS[module], *words])
+        raise RunError(f"`{shown}` failed with exit code {process.returncode}; its message stands above")
     return printed
 
 

@@ -53,6 +53,19 @@ page = "dates.md"
 said = ""
 needs = "python make_it.py"
 """
+SPEED = """
+[speed]
+what = "a speed"
+commands = ["python -m benchmarks ntm --device cpu"]
+metric = "1 heads, 3 vectors.regard.times"
+value = 2
+low = 1
+high = 3
+hardware = "one core"
+date = "2026-11-19"
+page = "ntm.md"
+said = ""
+"""
 SAVES = """
 import pathlib, signal, sys, time
 folder = pathlib.Path(sys.argv[1])
@@ -161,6 +174,33 @@ def test_what_fits_into_the_time_is_done(call: Any, tiny: Claims) -> None:
     assert (done.code, done.out) == (2, "")
     assert "no claim fits into 1 minutes" in done.err
     assert "no time for copier (3.0)" in done.err
+
+
+def test_a_speed_is_measured_by_a_benchmark(
+    call: Any, tiny: Claims, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny(0.2, 0.1, 0.3)
+    with (tmp_path / "claims.toml").open("a") as file:
+        file.write(SPEED)
+    line = {"case": "1 heads, 3 vectors", "contender": "regard", "times": 2.5}
+    asked: list[tuple[list[str], str]] = []
+
+    def run(words: list[str], module: str) -> bytes:
+        asked.append((words, module))
+        return json.dumps({"rows": [{"lines": [line]}]}).encode()
+
+    monkeypatch.setattr(work, "run_program", run)
+    done = call("reproduce", "speed")
+    assert asked == [(["ntm", "--device", "cpu", "--json", "-"], "benchmarks")]
+    assert (done.code, "times 2 lies in 1 to 3" in done.out) == (0, True)
+    monkeypatch.setattr(work, "CHECKOUT", tmp_path)
+    done = call("reproduce", "speed")
+    assert (done.code, "speeds are measured in a checkout of regard" in done.err) == (2, True)
+
+
+def test_a_benchmark_is_a_program_of_its_own() -> None:
+    rows = json.loads(work.run_program(["ntm", "--quick", "--device", "cpu", "--json", "-"], "benchmarks"))["rows"]
+    assert work.by_case(rows)["1 heads, 3 vectors"]["regard"]["times"] > 0
 
 
 def test_a_command_is_a_program_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from claim_rows import ROW, row
 from typer.main import get_command
 
+from benchmarks.__main__ import load
 from regard.app.cli import main as cli
 from regard.claims.claim import claims, find_claims, read_claims
 from regard.claims.reproduce import _job
@@ -30,6 +31,9 @@ def test_commands_are_commands(name: str, tmp_path: Path) -> None:
     claim = claims()[name]
     for seed in claim.seeds:
         *trainings, evaluation = claim.steps(seed, tmp_path)
+        if claim.is_speed:
+            assert set(evaluation[2:]) - {"--device", "cpu", "cuda"} <= set(load())
+            continue
         for words in trainings:
             _job(words, None)
         for command, *words in (*trainings, evaluation):
@@ -95,6 +99,8 @@ def test_a_metric_that_is_not_there_is_named(metric: str) -> None:
         ({"commands": ("regard train x --out elsewhere", "regard evaluate dates")}, "must be `regard train"),
         ({"commands": ROW["commands"][1:]}, "is trained by none of the commands"),
         ({"commands": ("regard evaluate dates",)}, "several seeds need a training with {seed}"),
+        ({"commands": ("python -m benchmarks ntm",)}, "must be the only command, without seeds"),
+        ({"learned_below": 1}, "the share of seeds that learn has no values of its own"),
     ],
 )  # fmt: skip
 def test_a_row_that_cannot_be_is_refused(changes: dict[str, Any], said: str) -> None:
@@ -114,3 +120,9 @@ def test_the_file_is_strict(tmp_path: Path) -> None:
 def test_an_unknown_claim_is_named() -> None:
     with pytest.raises(RecipeError, match=r"no claim 'date'; did you mean 'dates'\?"):
         find_claims(["date"])
+
+
+def test_the_share_of_seeds_that_learn() -> None:
+    claim = row(learned_below=1, value=75, low=50, high=100, unit="%", seeds=(1, 2, 3, 4), values=())
+    assert claim.over([0.0, 0.99, 1.0, 0.5]) == 75
+    assert claim.recorded == "75 %: share of 4 seeds, one core, 2026-11-19"

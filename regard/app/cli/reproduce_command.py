@@ -170,7 +170,6 @@ def whole_text(name: str, claim: Claim) -> str:
         "published": claim.published,
         "needs": claim.needs,
         "a seed takes": time_of(claim),
-        "hardware": claim.hardware,
         "page": f"results/{claim.page}",
     }
     lines = [f"{fact:<15}{value}" for fact, value in facts.items() if value]

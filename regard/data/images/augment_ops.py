@@ -152,7 +152,8 @@ def coarsen(images: Tensor, share: float, generator: np.random.Generator) -> Ten
     planes = images.permute(0, 3, 1, 2).float()
     seen = planes
     for less in COARSER:
-        small = F.adaptive_avg_pool2d(planes, [max(side // less, 1) for side in planes.shape[2:]])
+        height, width = (max(side // less, 1) for side in planes.shape[2:])
+        small = F.adaptive_avg_pool2d(planes, (height, width))
         enlarged = F.interpolate(small, planes.shape[2:], mode="bilinear").round()
         seen = torch.where(times == less, enlarged, seen)
     return seen.permute(0, 2, 3, 1).to(torch.uint8)
