@@ -75,7 +75,7 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
-        self.process.wait()
+        self.process.communicate()  # also closes its output
 
     async def metric(self, name: str) -> float:
         client = await Client.open(self.port)

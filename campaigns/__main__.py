@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from campaigns import disks, folders, inputs, kills, memory, requests, signals  # noqa: F401 - each declares some
+from campaigns import disks, folders, hours, inputs, kills, memory, requests, signals  # noqa: F401 - each declares some
 from campaigns.frame import CAMPAIGNS, run
 from campaigns.report import REPORT, add, counted, runs_of, text_of
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from random import Random
 import pytest
 from safetensors import safe_open
 
+from campaigns import hours
 from campaigns.children import MIB, can_trace, in_child
 from campaigns.damage import damage
 from campaigns.folders import judge
@@ -52,6 +54,19 @@ def test_what_is_gained_in_memory() -> None:
         kept[-1].write(bytes(MIB))
 
     assert in_child(lambda: grown(keep, 20)).result > 12
+
+
+def test_hours_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The short form of `hours`: three looks, and nothing may rise as little as that."""
+    for name, value in {"HOURS": 6 / 3600, "EACH": 2, "ASKED": 0.1, "DAMAGED": 2, "WARM": 0, "MOST": -1e9}.items():
+        monkeypatch.setattr(hours, name, value)
+    [(_, fault)] = run(CAMPAIGNS["hours"], seed=1, quiet=True).faults.items()
+    assert re.fullmatch(r"serving [-+][\d.]+, training [-+][\d.]+ MiB an hour", fault)
+
+
+def test_the_slope_of_memory() -> None:
+    rising = [500.0, 100, 102, 104, 106]  # MiB, a minute apart; the first fifth does not count
+    assert hours.slope(rising) == pytest.approx(120)
 
 
 # ---- the frame
