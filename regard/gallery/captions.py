@@ -41,8 +41,8 @@ def image_of(number: int) -> np.ndarray:
 
 
 def word_by_word(number: int = 10) -> Looks:
-    """A panel for each word: bright places are those it looked at; the number is the gate. Look at the nouns:
-    the light lies on the shape they name. Words such as `a` look anywhere, and their gates are smaller."""
+    """A panel for each word: the places it looked at keep their colours; the number is the gate. Look at the nouns:
+    the colour lies on the shape they name. Words such as `a` look anywhere, and their gates are smaller."""
     return regard.load(CAPTIONER).caption(image_of(number)).attention
 
 

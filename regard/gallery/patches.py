@@ -49,7 +49,7 @@ def the_patches(number: int = 5) -> Images:
 
 def where_the_class_token_looks(number: int = 5) -> Overlay:
     """The *rollout*: the attention of all blocks multiplied through, from the class token down to the
-    patches. The bright patches are those that the answer was read from; they lie on the shape."""
+    patches. The patches that keep their colours are those that the answer was read from; they lie on the shape."""
     return regard.load("shapes").recognise(shapes("test", 30).read(number)).overlay()
 
 

@@ -8,8 +8,9 @@ import numpy as np
 LIGHT = ("#f1f5f8", "#bcdcf2", "#7fbce6", "#489bd6", "#2279bd", "#1d5ba0", "#1c3f78", "#182648")
 # Dark to light, for terminals: readable on a black and on a white background.
 DARK = ("#141e45", "#35364f", "#574e56", "#7b675c", "#9e815f", "#c19d5f", "#e3ba5b", "#ffd953")
-# Dark to light, to blend over a grey image: matplotlib's inferno (CC0).
-HEAT = ("#000004", "#280b53", "#65156e", "#9f2a63", "#d44842", "#f57d15", "#fac127", "#fcffa4")
+# What is not looked at of an image is faded to this, on paper or on a dark screen: neither white nor black,
+# so that white and black places are told from faded ones.
+VEIL, DARK_VEIL = "#cdd6e0", "#37434f"
 # Blue (negative) to orange (positive); equal distances from 0 are equally dark.
 DIVERGING = (*LIGHT[-2:0:-1], "#f5f5f4", "#fbdcc0", "#f4b583", "#e58c4b", "#cb6622", "#a04a12", "#6f320e")
 # Okabe and Ito's colours for lines, with grey instead of yellow, which is too pale on white.

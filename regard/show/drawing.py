@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from regard.show.colours import HATCH, INK, LIGHT, QUIET
+from regard.show.colours import HATCH, INK, LIGHT, LINES, QUIET, VEIL
 from regard.show.label_text import clean, text_width, trim
 
 EDGE = 16  # margin around the picture
@@ -118,7 +118,7 @@ class Hatch:
 @dataclass(slots=True, eq=False)
 class Image:
     """RGB bytes (H, W, 3), stretched over a place; a `smooth` image of few pixels shows no squares. A `layer`
-    (height, width) of levels in [0, 1] lies over it in colour, half transparent."""
+    (height, width) of levels in [0, 1] fades it where they are low."""
 
     x: float
     y: float
@@ -233,6 +233,11 @@ def colour_scale(y: float, top: str, ramp: tuple[str, ...] = LIGHT) -> list[Mark
         Cells(EDGE + 14, y, KEY, NOTE, STRIP[None], ramp),
         quiet(EDGE + KEY + 20, y + 0.85 * NOTE, top),
     ]
+
+
+def fade_scale(y: float, top: str) -> list[Mark]:
+    """The scale below a picture of looks over an image, as for a blue place."""
+    return colour_scale(y, top, (VEIL, LINES[0]))
 
 
 def grid_lines(xs: np.ndarray, ys: np.ndarray) -> np.ndarray:

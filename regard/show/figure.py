@@ -34,7 +34,7 @@ from regard.show.drawing import (
     flat,
 )
 from regard.show.fonts import text_style
-from regard.show.images import FINE, blend, resize, smooth
+from regard.show.images import FINE, faded, resize, smooth
 
 POINTS = 72 / 96  # points in a pixel of a drawing
 FINEST = 192  # dots per inch of a PNG: two for each pixel of a drawing
@@ -127,7 +127,7 @@ class Painter:
         if key not in self.smoothed:
             self.smoothed[key] = resize(mark.pixels, width, height)
         pixels = self.smoothed[key]
-        return pixels if mark.layer is None else blend(pixels, smooth(mark.layer, width, height))
+        return pixels if mark.layer is None else faded(pixels, smooth(mark.layer, width, height))
 
     def _image(self, mark: Cells | Image, pixels: np.ndarray, common: dict[str, Any], **look: Any) -> None:
         extent = (mark.x, mark.x + mark.width, mark.y + mark.height, mark.y)

@@ -1,5 +1,5 @@
-"""Images that a picture is given; attention over them, in colour over the image in grey, so that colour always
-means weight; and images inside SVG and HTML files, as data: URLs of PNGs."""
+"""Images that a picture is given; attention over them, which keeps the colours of what is looked at and fades the
+rest; and images inside SVG and HTML files, as data: URLs of PNGs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 
 from regard.errors import BadInput
 from regard.show.arrays import to_plain
-from regard.show.colours import HEAT, HIDDEN, shade
+from regard.show.colours import HIDDEN, VEIL, shade
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-STRENGTH = 0.5  # share of the colour in a pixel; the rest is the grey image
+STRENGTH = 0.85  # how far a place without weight is faded
 EXACT = 20_000  # characters of a data: URL up to which no image is worth losing anything
 LEVELS = 64  # colours of an image of weights; the eye tells no more apart
 FINE = 2  # pixels of an image for each pixel of a drawing, for high-resolution screens
@@ -58,15 +58,20 @@ def smooth(levels: np.ndarray, width: int, height: int) -> np.ndarray:
     return resize(levels, width, height).clip(0, 1)
 
 
-def grey(image: np.ndarray) -> np.ndarray:
-    """The image's brightness, as RGB bytes (H, W, 3)."""
-    bright = image @ np.array([0.299, 0.587, 0.114])
-    return np.repeat(bright.round().astype(np.uint8)[..., None], 3, -1)
+def faded(image: np.ndarray, levels: np.ndarray, veil: str = VEIL) -> np.ndarray:
+    """The image (H, W, 3) in its colours where levels (H, W) are 1, and the more faded the lower they are."""
+    opacity = STRENGTH * (1 - levels[..., None])
+    return ((1 - opacity) * image + opacity * np.array(list(bytes.fromhex(veil[1:])))).round().astype(np.uint8)
 
 
-def blend(under: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """The colours of levels (H, W) in [0, 1] over the grey image (H, W, 3)."""
-    return ((1 - STRENGTH) * under + STRENGTH * shade(levels, HEAT)).round().astype(np.uint8)
+def veil_url(levels: np.ndarray) -> str:
+    """What fades an image that lies below: as opaque as the levels (H, W) are low."""
+    from PIL import Image
+
+    image = Image.fromarray(np.rint(levels * (LEVELS - 1)).astype(np.uint8))
+    image.putpalette(bytes.fromhex(VEIL[1:]) * LEVELS)
+    opacity = 255 * STRENGTH * (1 - np.linspace(0, 1, LEVELS))
+    return _url(image, transparency=opacity.round().astype(np.uint8).tobytes())
 
 
 def image_url(pixels: np.ndarray) -> str:
@@ -103,7 +108,7 @@ def weights_url(weights: np.ndarray, ramp: tuple[str, ...], hidden: np.ndarray |
     return _url(image)
 
 
-def _url(image: Image, kind: str = "png", **options: int) -> str:
+def _url(image: Image, kind: str = "png", **options: int | bytes) -> str:
     file = io.BytesIO()
     image.save(file, format=kind, **options)
     return f"data:image/{kind};base64," + base64.b64encode(file.getvalue()).decode("ascii")

@@ -13,7 +13,7 @@ import numpy as np
 from regard.base.arguments import checked
 from regard.errors import BadInput
 from regard.show.arrays import to_array
-from regard.show.colours import HEAT, HIDDEN, LIGHT
+from regard.show.colours import DARK_VEIL, HIDDEN, LIGHT
 from regard.show.drawing import (
     EDGE,
     KEY,
@@ -26,13 +26,14 @@ from regard.show.drawing import (
     Image,
     Mark,
     Text,
-    colour_scale,
+    fade_scale,
     heading,
     quiet,
 )
-from regard.show.images import blend, check_image, grey, resize, shrunk, size_within, smooth
+from regard.show.images import check_image, faded, resize, shrunk, size_within, smooth
 from regard.show.label_text import clean, fit, label, text_width, trim, wrap_text
 from regard.show.overlay import (
+    FADED,
     PHOTO_SIDE,
     check_map,
     levels_of,
@@ -122,8 +123,9 @@ class Looks(Picture):
     """An image (H, W, 3) of bytes and one or more captions of it. Each word has a panel with its attention over the
     image, and its gate below. Several captions, such as of soft and of hard attention, stand below each other.
 
-    Every grid covers the whole image. Colours run from 0 to each panel's own maximum (None, "each"); to the maximum
-    of all panels, rounded up ("shared"); or to `scale`, a share. Shows itself in a notebook."""
+    Every grid covers the whole image. What is looked at keeps its colours, the rest is faded; nothing is faded at
+    each panel's own maximum (None, "each"); at the maximum of all panels, rounded up ("shared"); or at `scale`, a
+    share. Shows itself in a notebook."""
 
     image: np.ndarray
     lines: Sequence[Line]
@@ -174,7 +176,7 @@ class Looks(Picture):
 
     @property
     def top(self) -> float | None:
-        """The share of the brightest colour; None: every panel has its own."""
+        """The share that is not faded; None: every panel has its own."""
         return shared_top(self.most, self.scale)
 
     @property
@@ -210,7 +212,7 @@ class Looks(Picture):
         y += 6 if title else 0
         left = EDGE + pitch  # left edge of the words, to the right of the image
         image = shrunk(self.image, *size)
-        under, below = grey(image), down + (BAR + 4 if self.gated else 0)
+        below = down + (BAR + 4 if self.gated else 0)
         for number, line in enumerate(self.lines):
             captions = _captions(line, left, y + NAME, width - pitch)
             marks += captions
@@ -221,13 +223,13 @@ class Looks(Picture):
                 marks.append(Group([alone, *_texts("image", "image", [shape], EDGE, y + below)], "panel"))
             for at, word in enumerate(line.words):
                 x, top = left + at % columns * pitch, y + math.ceil(at // columns * row)
-                looked = Image(x, top, *size, under, smooth=True, layer=self.dots(number, at, *size))
+                looked = Image(x, top, *size, image, smooth=True, layer=self.dots(number, at, *size))
                 shown = fit(label(word, 120), room, NAME)
                 texts = _texts(shown, clean(word), line.notes(at), x, top + below)
                 marks.append(Group([looked, *_choice(line, at, x, top, *size), *texts], "panel"))
             y += math.ceil(max(1, math.ceil(len(line.words) / columns)) * row) + BETWEEN
-        key = top_note(self.top, self.most) + (f";  {GATE_NOTE}" if self.gated else "")
-        marks += colour_scale(y, key, HEAT)
+        key = top_note(self.top, self.most) + FADED + (f";  {GATE_NOTE}" if self.gated else "")
+        marks += fade_scale(y, key)
         width = EDGE + max(right, EDGE + width, EDGE + KEY + 20 + 0.85 * text_width(key) * NOTE)
         name = title or "attention over an image, word by word"
         return Drawing(name, width, y + NOTE + EDGE, marks)
@@ -239,18 +241,17 @@ class Looks(Picture):
         few = max(len(line.words) for line in self.lines) < FEW
         across, down = size_in_cells(self.image, min(width, 32 if few else 20))
         image = resize(self.image, across, down)
-        under = grey(image)
         shape = f"{self.image.shape[1]} × {self.image.shape[0]}"
         shown = [trim(clean(self.title), width)] if self.title else []
         for number, line in enumerate(self.lines):
             panels = [(["image", shape], half_blocks(image))] if colour and not number else []
             for at, word in enumerate(line.words):
                 levels = self.dots(number, at, across, down)
-                drawn = half_blocks(blend(under, levels)) if colour else half_shades(levels)
+                drawn = half_blocks(faded(image, levels, DARK_VEIL)) if colour else half_shades(levels)
                 panels.append(([label(word), *line.notes(at)], drawn))
             shown += ["", trim(clean(f"{line.name}: {line.text}"), width)] if line.name else []
             shown += side_by_side(panels, across, width)
-        scale = trim(f"colours: 0 to {top_note(self.top, self.most)}", width)
+        scale = trim(f"not faded: {top_note(self.top, self.most)}", width)
         return "\n".join([*shown, "", scale]) + "\n"
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from regard.base.arguments import checked
 from regard.errors import BadInput
 from regard.show.arrays import to_array
-from regard.show.colours import HEAT
+from regard.show.colours import DARK_VEIL
 from regard.show.drawing import (
     EDGE,
     KEY,
@@ -23,16 +23,17 @@ from regard.show.drawing import (
     Image,
     Mark,
     Text,
-    colour_scale,
+    fade_scale,
     heading,
     quiet,
 )
-from regard.show.images import blend, check_image, grey, resize, shrunk, size_within, smooth
+from regard.show.images import check_image, faded, resize, shrunk, size_within, smooth
 from regard.show.label_text import clean, fit, text_width, trim
 from regard.show.picture import Picture, counted, titled
 from regard.show.scales import Scale, check_scale, top_of, top_words
 from regard.show.terminal import half_blocks, half_shades, side_by_side, title_lines, usable_width
 
+FADED = "; the rest is faded"
 WIDEST = 1500  # of a row of panels
 # For up to so many panels: the longer side of a panel, and the font size of its name.
 SIZES = ((4, 280, NAME), (12, 200, NAME), (40, 140, 11))
@@ -49,9 +50,9 @@ class Overlay(Picture):
     """An image (H, W, 3) of bytes and maps over it: {"rollout": (rows, columns), "block 11, head 3": ...}.
 
     Every map covers the whole image, whatever its grid. Its numbers are shares of its own sum, so weight that went
-    to a class token is left out. Colours run from 0 to each map's own maximum (None, "each"); to the maximum of all
-    maps, rounded up ("shared"); or to `scale`, a share: with 0.05, images drawn one by one can be compared. Shows
-    itself in a notebook."""
+    to a class token is left out. What is looked at keeps its colours, the rest is faded; nothing is faded at each
+    map's own maximum (None, "each"); at the maximum of all maps, rounded up ("shared"); or at `scale`, a share:
+    with 0.05, images drawn one by one can be compared. Shows itself in a notebook."""
 
     image: np.ndarray
     panels: Mapping[str, np.ndarray]
@@ -88,7 +89,7 @@ class Overlay(Picture):
 
     @property
     def top(self) -> float | None:
-        """The share of the brightest colour; None: every map has its own."""
+        """The share that is not faded; None: every map has its own."""
         return shared_top(self.most, self.scale)
 
     def levels(self, name: str) -> np.ndarray:
@@ -122,19 +123,20 @@ class Overlay(Picture):
         title, marks, top, right = heading(self.title, self.caption)
         top += 6 if marks else 0
         image = shrunk(self.image, *size)
-        under, y = grey(image), math.ceil(top)
+        y = math.ceil(top)
         shape = f"{self.image.shape[1]} × {self.image.shape[0]}"
         picture = Image(EDGE, y, *size, image, smooth=True)
         marks.append(Group([picture, *_below(["image"], "image", shape, EDGE, y + down, font)], "panel"))
         for at, (name, weights) in enumerate(self.panels.items(), columns if alone else 1):
             x, y = EDGE + at % columns * pitch, math.ceil(top + at // columns * line)
-            looked = Image(x, y, *size, under, smooth=True, layer=smooth(self.levels(name), *size))
+            looked = Image(x, y, *size, image, smooth=True, layer=smooth(self.levels(name), *size))
             shown = [fit(text, room, font) for text in labels[name]]
             texts = _below(shown, names[name], note_on(weights), x, y + down, font)
             marks.append(Group([looked, *texts], "panel"))
         key_top = math.ceil(y + line)
-        marks += colour_scale(key_top, top_note(self.top, self.most), HEAT)
-        width = EDGE + max(right, EDGE + columns * pitch - BETWEEN, EDGE + KEY + 170)
+        key = top_note(self.top, self.most) + FADED
+        marks += fade_scale(key_top, key)
+        width = EDGE + max(right, EDGE + columns * pitch - BETWEEN, EDGE + KEY + 20 + text_width(key) * NOTE)
         return Drawing(title or "attention over an image", width, key_top + NOTE + EDGE, marks)
 
     @checked
@@ -144,15 +146,14 @@ class Overlay(Picture):
         width = usable_width(width)
         across, down = size_in_cells(self.image, min(width, 32 if len(self.panels) < FEW else 20))
         image = resize(self.image, across, down)
-        under = grey(image)
         shape = f"{self.image.shape[1]} × {self.image.shape[0]}"
         panels = [(["image", shape], half_blocks(image))] if colour else []
         for name, weights in self.panels.items():
             levels = smooth(self.levels(name), across, down)
-            drawn = half_blocks(blend(under, levels)) if colour else half_shades(levels)
+            drawn = half_blocks(faded(image, levels, DARK_VEIL)) if colour else half_shades(levels)
             panels.append(([clean(name), note_on(weights)], drawn))
         lines = title_lines(self.title, self.caption, width)
-        scale = trim(f"colours: 0 to {top_note(self.top, self.most)}", width)
+        scale = trim(f"not faded: {top_note(self.top, self.most)}", width)
         return "\n".join([*lines, *side_by_side(panels, across, width), "", scale]) + "\n"
 
 
@@ -162,12 +163,12 @@ def shares_of(weights: np.ndarray) -> np.ndarray:
 
 
 def shared_top(most: float, scale: Scale) -> float | None:
-    """The share of the brightest colour; None: every map has its own."""
+    """The share that is not faded; None: every map has its own."""
     return None if scale in (None, "each") else top_of(most, scale)
 
 
 def levels_of(shares: np.ndarray, top: float | None) -> np.ndarray:
-    """Shares of the scale, in [0, 1]; `top` is None where the map's own maximum is the brightest."""
+    """Shares of the scale, in [0, 1]; `top` is None where the map's own maximum is not faded."""
     top = top or float(shares.max())
     return (shares / top).clip(0, 1) if top > 0 else shares
 

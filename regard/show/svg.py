@@ -12,9 +12,9 @@ from html import escape
 
 import numpy as np
 
-from regard.show.colours import HATCH, HEAT, HIDDEN, INK, hex_colours
+from regard.show.colours import HATCH, HIDDEN, INK, hex_colours
 from regard.show.drawing import Box, Boxes, Cells, Disc, Drawing, Group, Hatch, Image, Mark, Stroke, Text, flat
-from regard.show.images import STRENGTH, image_url, weights_url
+from regard.show.images import image_url, veil_url, weights_url
 
 # System fonts first; the named fonts have Chinese, Japanese, Korean, Hebrew, Arabic and Devanagari letters.
 FONTS = (
@@ -102,8 +102,8 @@ class _Renderer:
         image = f'<use href="#{name}"{corner}/>' if name else f"<image{corner}{_size(mark)}{_stretched(mark)}/>"
         if mark.layer is None:
             return image + "\n"
-        url, place = weights_url(mark.layer, HEAT), f"{corner}{_size(mark)}{_aspect(mark, mark.layer)}"
-        return f'{image}<image class="layer"{place} opacity="{STRENGTH}" href="{url}"/>\n'
+        place = f"{corner}{_size(mark)}{_aspect(mark, mark.layer)}"
+        return f'{image}<image class="layer"{place} href="{veil_url(mark.layer)}"/>\n'
 
 
 def _shared_images(drawing: Drawing) -> dict[tuple[int, float, float], tuple[str, str]]:

@@ -10,12 +10,12 @@ from PIL import Image
 
 @pytest.fixture
 def open_image():
-    """The pixels of a data: URL."""
+    """The pixels of a data: URL; `alpha`: with their opacity."""
 
-    def opened(url):
+    def opened(url, alpha=False):
         start, _, body = url.partition(",")
         assert start == "data:image/png;base64"
         with Image.open(io.BytesIO(base64.b64decode(body))) as image:
-            return np.asarray(image.convert("RGB")).astype(int)
+            return np.asarray(image.convert("RGBA" if alpha else "RGB")).astype(int)
 
     return opened

@@ -1,9 +1,9 @@
-"""Colours over an image, against numbers worked out by hand; and images inside SVG and HTML files."""
+"""Looks over an image, against numbers worked out by hand; and images inside SVG and HTML files."""
 
 import numpy as np
 
-from regard.show.colours import HEAT, LIGHT, shade
-from regard.show.images import STRENGTH, blend, grey, image_url, resize, smooth, weights_url
+from regard.show.colours import LIGHT
+from regard.show.images import STRENGTH, faded, image_url, resize, smooth, veil_url, weights_url
 
 
 def test_levels_are_linear_in_between():
@@ -13,14 +13,13 @@ def test_levels_are_linear_in_between():
     np.testing.assert_array_equal(smooth(np.zeros((2, 2)), 3, 3), np.zeros((3, 3)))
 
 
-def test_the_layer_lies_over_the_image_in_grey():
-    """Red is 0.299 bright: 76."""
-    red = np.zeros((1, 2, 3), np.uint8)
-    red[..., 0] = 255
-    assert grey(red).tolist() == [[[76] * 3, [76] * 3]]
-    mixed = blend(grey(red), np.array([[0.0, 1.0]]))
-    expected = (1 - STRENGTH) * 76 + STRENGTH * shade(np.array([[0.0, 1.0]]), HEAT)
-    np.testing.assert_allclose(mixed, expected, atol=0.51)
+def test_what_is_looked_at_keeps_its_colours(open_image):
+    red, levels = np.full((1, 3, 3), (200, 40, 40), np.uint8), np.array([[0.0, 0.5, 1.0]])
+    assert faded(red, levels).tolist() == [[[204, 188, 196], [202, 114, 118], [200, 40, 40]]]
+    assert faded(red, levels, "#000000").tolist() == [[[30, 6, 6], [115, 23, 23], [200, 40, 40]]]
+    veil = open_image(veil_url(levels), alpha=True)
+    assert veil[0, :, :3].tolist() == [[0xCD, 0xD6, 0xE0]] * 3
+    np.testing.assert_allclose(veil[0, :, 3], [255 * STRENGTH, 128 * STRENGTH, 0], atol=2)
 
 
 def test_resizing_keeps_even_images_even():

@@ -11,9 +11,8 @@ from PIL import Image
 from rich.cells import cell_len
 
 from regard.show import Line, Looks
-from regard.show.colours import HEAT, shade
 from regard.show.drawing import Image as Placed
-from regard.show.images import blend, grey
+from regard.show.images import faded
 
 matplotlib.use("Agg")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -47,13 +46,15 @@ def test_the_svg_has_the_image_alone_and_then_a_panel_for_each_word(open_image):
         ["dog", "one place"],
         ["dog", "one place"],
     ]
-    images = [[open_image(image.get("href")) for image in group.iter(f"{SVG}image")] for group in groups]
-    np.testing.assert_array_equal(images[0][0], made.image)
-    brightest = shade(np.array(1.0), HEAT).tolist()
-    # The two equal words keep their own looks: bright at the left, and at the right.
+    images = [
+        [open_image(image.get("href"), alpha=True) for image in group.iter(f"{SVG}image")] for group in groups
+    ]
+    (image,) = root.find(f"{SVG}defs")
+    np.testing.assert_array_equal(open_image(image.get("href")), made.image)
+    # The two equal words keep their own looks: the veil is open at the left, and at the right.
     for first, second in ((1, 3), (4, 5)):
-        assert images[first][0][0, 0].tolist() == images[second][0][0, -1].tolist() == brightest
-        assert images[first][0][0, -1].tolist() != brightest
+        assert images[first][0][0, 0, 3] == images[second][0][0, -1, 3] == 0
+        assert images[first][0][0, -1, 3] > 0
     across = marks(made.drawing(), Placed)[0].width
     bars = [float(bar.get("width")) for bar in root.iter(f"{SVG}rect") if bar.get("class") == "gate"]
     assert bars == pytest.approx([0.9 * across, 0.125 * across, 0.8 * across], abs=0.1)
@@ -76,7 +77,7 @@ def test_the_png_shows_image_weights_and_gate_where_the_drawing_says(tmp_path):
         return dots[int(2 * (panel.y + y)), int(2 * (panel.x + x))]
 
     np.testing.assert_allclose(at(alone, 9, 9), (200, 40, 40), atol=1)
-    bright, dark = (blend(grey(even), np.full((20, 20), level))[0, 0].astype(int) for level in (1, 0))
+    bright, dark = (faded(even, np.full((20, 20), level))[0, 0].astype(int) for level in (1, 0))
     np.testing.assert_allclose(at(cat, 9, 9), bright, atol=2)
     np.testing.assert_allclose(at(sat, across - 5, 9), dark, atol=2)
     middle = down + 5  # of the gate's bar
@@ -106,7 +107,7 @@ def test_the_terminal_has_a_panel_for_each_word():
         "gate 0.90" + " " * (pitch - 9) + "gate 0.12",
         "at most 75.0 %" + " " * (pitch - 14) + "50.0 % each",
     ]
-    assert lines[-1] == "colours: 0 to maximum of each panel"
+    assert lines[-1] == "not faded: maximum of each panel"
     hard = lines.index("hard: dog dog")
     left, right = lines[hard + 4][:32], lines[hard + 4][pitch:]
     assert left[0] == right[-1] == "█"

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 import numpy as np
 
 from regard.show import Overlay
-from regard.show.colours import HEAT, shade
-from regard.show.images import grey
+from regard.show.colours import VEIL
+from regard.show.images import STRENGTH
 
 SVG = "{http://www.w3.org/2000/svg}"
 CORNER = np.array([[3.0, 1.0], [0.0, 0.0]])
@@ -23,29 +23,30 @@ def overlay(count=1, high=32, wide=32, **names):
 
 
 def drawn(root, open_image):
-    """For each panel its texts and its images."""
+    """For each panel its texts and its layers."""
     groups = [group for group in root.iter(f"{SVG}g") if group.get("class") == "panel"]
     texts = [[text.text for text in group.iter(f"{SVG}text")] for group in groups]
-    return texts, [[open_image(image.get("href")) for image in group.iter(f"{SVG}image")] for group in groups]
+    return texts, [
+        [open_image(image.get("href"), alpha=True) for image in group.iter(f"{SVG}image")] for group in groups
+    ]
 
 
 def test_the_svg_has_the_image_alone_and_a_layer_for_each_map(open_image):
     made = Overlay(noise(10, 20), {"rollout": CORNER, "even": np.ones((3, 5)), "none": np.zeros((2, 2))}, "T & t")
     root = ElementTree.fromstring(made.svg())
-    texts, images = drawn(root, open_image)
+    texts, layers = drawn(root, open_image)
     assert texts == [["image", "20 × 10"], ["rollout", "at most 75.0 %"], ["even", "6.7 % each"],
                      ["none", "no weight"]]  # fmt: skip
-    np.testing.assert_array_equal(images[0][0], made.image)  # smaller than the panel: as it came
-    (under,) = root.find(f"{SVG}defs")
-    np.testing.assert_array_equal(open_image(under.get("href")), grey(made.image))
-    assert [use.get("href") for use in root.iter(f"{SVG}use")] == ["#" + under.get("id")] * 3
-    # The map covers the panel, brightest at its corner, darkest in the lower half's depth.
-    layer = images[1][0]
-    assert layer.shape[:2] == (140, 280)
-    ends = shade(np.array([0, 1]), HEAT).tolist()
-    assert [layer[-1, 0].tolist(), layer[0, 0].tolist()] == ends
-    assert (images[2][0] == ends[1]).all()
-    assert (images[3][0] == ends[0]).all()
+    (image,) = root.find(f"{SVG}defs")
+    np.testing.assert_array_equal(open_image(image.get("href")), made.image)  # smaller than the panel: as it came
+    assert [use.get("href") for use in root.iter(f"{SVG}use")] == ["#" + image.get("id")] * 4
+    # The veil covers the panel, open at the map's corner, closed in the lower half's depth.
+    (corner,), (even,), (none,) = layers[1:]
+    assert corner.shape[:2] == (140, 280)
+    closed, veil = round(255 * STRENGTH), bytes.fromhex(VEIL[1:])
+    assert [corner[-1, 0].tolist(), corner[0, 0].tolist()] == [[*veil, closed], [*veil, 0]]
+    assert (even[..., 3] == 0).all()
+    assert (none[..., 3] == closed).all()
     assert "T & t" in [text.text for text in root.iter(f"{SVG}text")]
 
 

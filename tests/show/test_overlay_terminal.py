@@ -25,7 +25,7 @@ def test_the_terminal_without_colour_shows_the_maps():
     lines = made.terminal(colour=False, width=80).splitlines()
     assert lines[:5] == ["T", "c", "d", "", "a" + " " * 33 + "b"]
     assert lines[5] == "at most 50.0 %" + " " * 20 + "100.0 % each"
-    assert lines[-2:] == ["", "colours: 0 to maximum of each panel"]
+    assert lines[-2:] == ["", "not faded: maximum of each panel"]
     assert len(lines) == 6 + 16 + 2
     # The level rises from 0 at the eighth dot to 1 at the 24th: 0.1, 0.3, 0.5 and 0.75 are passed on the way.
     assert lines[6] == " " * 10 + "░░░▒▒▒▓▓▓▓" + "█" * 12 + "  " + "█" * 32

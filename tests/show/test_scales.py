@@ -78,7 +78,7 @@ def test_overlays_say_their_scale_and_can_share_one():
     assert shared.top == 0.8
     assert shared.levels("b").tolist() == [pytest.approx([0.375, 0.375, 0.5])]
     assert "80 % in all panels" in shared.svg()
-    assert "colours: 0 to 80 % in all panels" in shared.terminal(width=60)
+    assert "not faded: 80 % in all panels" in shared.terminal(width=60)
     fixed = made.scaled(0.5)
     assert fixed.levels("a").tolist() == [[1, 0.5]]
     assert "≥ 50 % in all panels" in fixed.svg()

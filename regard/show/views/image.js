@@ -158,7 +158,7 @@ export function showImages(root, {url, groups, top, topText, hint, telling = fal
 
   function paint() {
     if (!image) return; // it is painted once it is there
-    veil = readColour(colourOf(root, "--paper"));
+    veil = readColour(colourOf(root, "--veil"));
     root.classList.add("painted");
     looks.forEach((look, number) =>
       paintLook(canvases[number], image, look, top ?? look.most, veil, slider.value / 100, THUMB),
