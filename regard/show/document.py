@@ -13,8 +13,8 @@ import numpy as np
 from regard.base.arguments import checked
 from regard.errors import BadInput
 from regard.show.colours import DARK, LIGHT, hex_colours, shade
-from regard.show.drawing import EDGE, HEADING, NOTE, Box, Drawing, Mark, Text, colour_scale, quiet
-from regard.show.label_text import clean, trim
+from regard.show.drawing import EDGE, NOTE, Box, Drawing, colour_scale, heading, quiet
+from regard.show.label_text import trim
 from regard.show.map_data import check_weights
 from regard.show.picture import Picture, counted, titled
 from regard.show.scales import Scale, check_scale, top_of, top_words
@@ -35,7 +35,7 @@ from regard.show.shaded_words import (
     usual_top,
     wrap,
 )
-from regard.show.terminal import LIMITS, NARROWEST, RESET, scale_line, shade_characters, usable_width
+from regard.show.terminal import LIMITS, NARROWEST, RESET, scale_line, shade_characters, title_lines, usable_width
 
 WEIGHT, BAR, GAP = 34, 9, 12  # widths: of the number at the left, of its bar, and before the text
 MARGIN = 7  # cells of a terminal: "0.25 █ "
@@ -131,11 +131,10 @@ class Document(Picture):
         cells = min(WIDE, max(NARROW, math.ceil(math.sqrt(1.6 * count * LINE / CELL))))
         words, sentences = wrap_sentences(self, cells)
         cells = max(NARROW, *(word.first + word.cells for word in words))
-        title = trim(clean(self.title), cells)
-        begin: float = EDGE + (2 * HEADING if title else 0)
+        title, marks, begin, right = heading(self.title)
+        begin += 6 * bool(marks)
         weighed = self.sentence_weights is not None
         x = EDGE + (WEIGHT + BAR + GAP if weighed else 0)
-        marks: list[Mark] = [Text(EDGE, EDGE + HEADING, title, HEADING, bold=True)] if title else []
         fills = hex_colours(self.sentence_levels, LIGHT)
         for sentence, fill in zip(sentences, fills, strict=True) if weighed else ():
             left, y = x - GAP - BAR, begin + sentence.first * LINE
@@ -145,7 +144,7 @@ class Document(Picture):
         marks.append(draw_words(self, words, x, begin, cells, rtl))
         key_top = begin + (words[-1].line + 1) * LINE + NOTE
         marks += colour_scale(key_top, f"{top_words(self.top, self.received.max())}  weight {self.note}")
-        width, height = x + cells * CELL + EDGE, key_top + NOTE + EDGE
+        width, height = max(right, x + cells * CELL) + EDGE, key_top + NOTE + EDGE
         return Drawing(title or "document shaded by attention", width, height, marks, FONT)
 
     @checked
@@ -155,7 +154,7 @@ class Document(Picture):
         width = usable_width(width)
         shown = self.sentence_weights is not None and width >= MARGIN + NARROWEST
         words, sentences = wrap_sentences(self, width - (MARGIN if shown else 0))
-        lines = [trim(clean(self.title), width)] if self.title else []
+        lines = title_lines(self.title, "", width)
         for number, sentence in enumerate(sentences):
             for place in range(sentence.lines):
                 line = [word for word in words if word.line == sentence.first + place]

@@ -11,6 +11,7 @@ import numpy as np
 
 from regard.show.colours import HATCH, INK, LIGHT, LINES, QUIET, VEIL
 from regard.show.label_text import clean, text_width, trim
+from regard.show.site_names import spoken
 
 EDGE = 16  # margin around the picture
 HEADING = 16  # font size of the title
@@ -209,15 +210,18 @@ class Heading(NamedTuple):
     right: float
 
 
-def heading(title: str, caption: str = "") -> Heading:
-    """The title, if there is one, and the lines of the caption below it."""
-    title, marks, y, right = trim(clean(title), 120), list[Mark](), float(EDGE), float(EDGE)
+def heading(title: str, caption: str = "", x: float = EDGE, kind: str = "") -> Heading:
+    """The title, if there is one, as a person would say it; below it what follows its first line, with the code's
+    name of the layer, and the lines of the caption. They begin at x."""
+    title, _, more = title.partition("\n")
+    title, code = spoken(title)
+    title, marks, y, right = trim(clean(title), 120), list[Mark](), float(EDGE), x
     if title:
-        marks.append(Text(EDGE, y + HEADING, title, HEADING, bold=True))
-        y, right = y + 1.6 * HEADING, EDGE + text_width(title) * HEADING
-    for line in (trim(clean(line), 160) for line in caption.split("\n") if line):
-        marks.append(Text(EDGE, y + NAME, line, colour=QUIET))
-        y, right = y + 1.5 * NAME, max(right, EDGE + text_width(line) * NAME)
+        marks.append(Text(x, y + HEADING, title, HEADING, bold=True, kind=kind))
+        y, right = y + 1.6 * HEADING, x + text_width(title) * HEADING
+    for line in (trim(clean(line), 160) for line in (code, more, *caption.split("\n")) if line):
+        marks.append(Text(x, y + NAME, line, colour=QUIET, kind=kind))
+        y, right = y + 1.5 * NAME, max(right, x + text_width(line) * NAME)
     return Heading(title, marks, y, right)
 
 

@@ -33,9 +33,10 @@ from regard.show.drawing import (
     quiet,
 )
 from regard.show.images import check_image, shrunk, size_within
-from regard.show.label_text import clean, text_width, trim
+from regard.show.label_text import clean, fit, text_width, trim
 from regard.show.picture import Picture, counted, titled
 from regard.show.scales import Scale, check_scale, top_of, top_words
+from regard.show.site_names import spoken_line
 from regard.show.terminal import RESET, title_lines, usable_width
 
 NAMED = 3  # channels named as the most open, and as many as the least open
@@ -240,7 +241,7 @@ def _note(data: Gates) -> str:
 def _bars(data: Gates, left: float, y: float) -> tuple[list[Group], list[Mark]]:
     """Name and note at the left of the bars, the most and the least open channels at their right; no legend."""
     height = HEIGHTS[len(data.panels) > FEW]
-    names = {name: trim(clean(name), 40) for name in data.panels}
+    names = {name: trim(clean(spoken_line(name)), 60) for name in data.panels}
     notes = {name: f"{gates.shape[1]:,} channels: {data.note(name)}" for name, gates in data.panels.items()}
     room = max(text_width(name) * NOTE for name in names.values())
     room = max(room, *(0.85 * text_width(note) * SMALL for note in notes.values()))  # digits are narrow
@@ -282,7 +283,7 @@ def _lines(data: Gates, left: float, y: float) -> tuple[list[Group], list[Mark]]
             channels = np.linspace(0, count - 1, min(count, MOST_CHANNELS)).round().astype(int)
             below = y + 24 + LINES_HEIGHT + 1.2 * TICK
             texts = [
-                Text(x, y + 4, trim(clean(name), 40), NOTE, bold=True),
+                Text(x, y + 4, fit(clean(spoken_line(name)), width + AXIS, NOTE), NOTE, bold=True),
                 quiet(x, y + 18, data.note(name), SMALL),
                 quiet(x, below, f"channel {channels[0]}", TICK),
                 quiet(x + width, below, str(channels[-1]), TICK, anchor="end"),

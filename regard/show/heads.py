@@ -17,7 +17,6 @@ from regard.errors import BadInput
 from regard.show.colours import HIDDEN
 from regard.show.drawing import (
     EDGE,
-    HEADING,
     KEY,
     NAME,
     NOTE,
@@ -39,7 +38,8 @@ from regard.show.picture import BUDGET, Picture, counted, titled
 from regard.show.plain import check_rows, pack_numbers, plain
 from regard.show.scales import top_words
 from regard.show.shaded import SHEET_SIDE, ShadedText, draw_texts, texts_in_terminal
-from regard.show.terminal import HIDDEN_SIGN, coloured_row, scale_line, shaded_row, usable_width
+from regard.show.site_names import spoken
+from regard.show.terminal import HIDDEN_SIGN, coloured_row, scale_line, shaded_row, title_lines, usable_width
 from regard.show.words import Words, merge_mask, merge_weights
 
 BETWEEN = 12  # between two panels of a site
@@ -136,7 +136,7 @@ class Heads(HeadsData, Picture):
             return self.data()
         pooled = {site: pack_numbers(_pool(weights, side), 1) for site, weights in self.panels.items()}
         masks = {site: None if mask is None else _pool(mask, side) for site, mask in self.mask.items()}
-        data = {"kind": self.kind, **self._told(pooled, _once(masks)), "side": side}
+        data = {"kind": self.kind, **self._told(pooled, _once(masks)), **self.said, "side": side}
         return data | ({"pieces": True} if self._pieces else {})
 
     def _for_html(self) -> tuple[Heads, str]:
@@ -217,6 +217,8 @@ class Sites:
         self.columns = {site: [label(text) for text in columns] for site, (_, columns) in tokens.items()}
         self.heads = {site: len(weights) for site, weights in data.panels.items()}
         self.widest_row = max(text_width(text) for rows in self.rows.values() for text in rows)
+        self.said = {site: spoken(trim(clean(site), 80)) for site in data.panels}
+        self.named = max(name_width(said) + text_width(code) * SMALL for said, code in self.said.values())
         self.widest_column = {site: max(map(text_width, columns)) for site, columns in self.columns.items()}
 
     def left(self, cell: float) -> float:
@@ -232,10 +234,14 @@ class Sites:
         name = 75 if self.data.scale == "each" else 42
         return math.ceil(max(name, *(len(columns) * cell for columns in self.columns.values()))) + BETWEEN
 
+    def block(self, cell: float, across: int) -> float:
+        """The width of a site."""
+        return self.left(cell) + max(across * self.pitch(cell) - BETWEEN, self.named)
+
     def arrange(self, cell: float) -> Iterator[Arrangement]:
         most, count = max(self.heads.values()), len(self.heads)
         for across in sorted({math.ceil(most / lines) for lines in range(1, most + 1)}):
-            block = self.left(cell) + across * self.pitch(cell) - BETWEEN
+            block = self.block(cell, across)
             heights = [self.height(site, cell, across) for site in self.heads]
             for beside in range(1, count + 1):
                 tall = sum(max(heights[at : at + beside]) for at in range(0, count, beside))
@@ -279,10 +285,10 @@ def draw_heads(data: HeadsData) -> Drawing:
         sites = Sites(data)
         plan = sites.best()
     plan = plan or sites.any_size()
-    title, marks, _, right = heading(data.title)
-    top: float = EDGE + (2 * HEADING if title else 0)
+    title, marks, top, right = heading(data.title)
+    top += 6 * bool(marks)
     names, left = list(data.panels), sites.left(plan.cell)
-    wide = left + plan.across * sites.pitch(plan.cell) - BETWEEN + APART
+    wide = sites.block(plan.cell, plan.across) + APART
     for first in range(0, len(names), plan.beside):
         line = names[first : first + plan.beside]
         above = max(sites.above(site, plan.cell) for site in line)
@@ -299,8 +305,7 @@ def draw_heads(data: HeadsData) -> Drawing:
         marks.append(quiet(x + SIGN, key_top + 0.85 * NOTE, data.legend))
         key += 2 * SIGN + text_width(data.legend) * NOTE
     marks += [quiet(EDGE, key_top + 2.7 * NOTE, note)] if note else []
-    words = [left + text_width(site) * NAME for site in names]
-    width = EDGE + max(right, EDGE + max(plan.width, *words, key, text_width(note) * NOTE))
+    width = EDGE + max(right, EDGE + max(plan.width, key, text_width(note) * NOTE))
     height = key_top + NOTE + (2 * NOTE if note else 0) + EDGE
     return Drawing(title or "attention heads", width, height, marks, SMALL)
 
@@ -309,9 +314,10 @@ def _site(sites: Sites, site: str, plan: Arrangement, x: float, y: float, name_y
     """The site's name; row words beside the first panel of each line, column words above the first line; and the
     panels, the first of them at (x, y)."""
     data, cell, font, hidden = sites.data, plan.cell, _font(plan.cell), sites.data.hidden(site)
-    name, rows, columns = trim(clean(site), 80), sites.rows[site], sites.columns[site]
+    (name, code), rows, columns = sites.said[site], sites.rows[site], sites.columns[site]
     wide, high = len(columns) * cell, len(rows) * cell
     words: list[Mark] = [Text(x, name_y, name, bold=True)]
+    words += [quiet(x + name_width(name), name_y, code, SMALL)] if code else []
     panels: list[Mark] = []
     for head in range(sites.heads[site]):
         down, across = divmod(head, plan.across)
@@ -333,6 +339,11 @@ def _site(sites: Sites, site: str, plan: Arrangement, x: float, y: float, name_y
     return [Group(words), *panels]
 
 
+def name_width(name: str) -> float:
+    """With some space before the name in the code."""
+    return text_width(name) * NAME + BETWEEN
+
+
 def _font(cell: float) -> float:
     return min(12, 0.85 * cell)
 
@@ -340,7 +351,7 @@ def _font(cell: float) -> float:
 def draw_terminal(data: HeadsData, *, colour: bool, width: int | None) -> str:
     """The panels of a site side by side, as many as fit, the rest below."""
     width = usable_width(width)
-    lines = [trim(clean(data.title), width), ""] if data.title else []
+    lines = [*title_lines(data.title, "", width), ""] if data.title else []
     for site in data.panels:
         lines += [*_site_lines(data, site, colour, width), ""]
     if data.legend:
@@ -361,7 +372,7 @@ def _site_lines(data: HeadsData, site: str, colour: bool, width: int) -> list[st
     step = 2 if count * (2 * across + 1) <= room or across <= 4 else 1
     fitting = min(across, (room - 1) // step)
     beside = max(1, room // (fitting * step + 1))
-    lines = [trim(clean(site), width)]
+    lines = title_lines(site, "", width)
     for first in range(0, count, beside):
         chosen = range(first, min(first + beside, count))
         lines.append(" " * margin + "".join(f" {head:<{fitting * step}}" for head in chosen))

@@ -6,8 +6,8 @@ import numpy as np
 
 from regard.errors import BadInput
 from regard.show.colours import LIGHT, hex_colours
-from regard.show.drawing import EDGE, HEADING, NAME, Drawing, Mark, Stroke, Text, colour_scale
-from regard.show.label_text import clean, label, text_width, trim
+from regard.show.drawing import EDGE, NAME, Drawing, Mark, Stroke, Text, colour_scale, heading
+from regard.show.label_text import label, text_width
 from regard.show.map_data import MapData
 from regard.show.scales import top_words
 
@@ -27,19 +27,18 @@ def draw_links(data: MapData, row: int | None = None) -> Drawing:
         raise BadInput(f"there are rows 0 to {len(data.rows) - 1}, got {row}")
     names = [[label(token) for token in side] for side in (data.rows, data.columns)]
     left, right = (max(text_width(text) for text in side) * NAME for side in names)
-    title = trim(clean(data.title), 100)
-    top, start = EDGE + (2 * HEADING if title else 0), EDGE + left + 8
+    title, marks, top, wide = heading(data.title, kind="title")
+    top, start = top + 6 * bool(marks), EDGE + left + 8
     end = start + BETWEEN
     lists = [
         Text(start - 8, top + (at + 0.5) * LINE, text, anchor="end", centred=True, bold=at == row)
         for at, text in enumerate(names[0])
     ]
     lists += [Text(end + 8, top + (at + 0.5) * LINE, text, centred=True) for at, text in enumerate(names[1])]
-    marks: list[Mark] = [Text(EDGE, EDGE + HEADING, title, HEADING, bold=True, kind="title")] if title else []
     marks += [*lists, *_lines(data, row, start, end, top)]
     below = top + max(map(len, names)) * LINE + 12
     marks += colour_scale(below, top_words(data.top, data.weights.max()))
-    width = max(end + 8 + right, EDGE + text_width(title) * HEADING, EDGE + 260) + EDGE
+    width = max(end + 8 + right, wide, EDGE + 260) + EDGE
     return Drawing(title or "attention as links", width, below + 2 * NAME + EDGE, marks)
 
 

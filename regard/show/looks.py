@@ -45,7 +45,7 @@ from regard.show.overlay import (
 )
 from regard.show.picture import Picture, counted, titled
 from regard.show.scales import Scale, check_scale
-from regard.show.terminal import half_blocks, half_shades, side_by_side, usable_width
+from regard.show.terminal import half_blocks, half_shades, side_by_side, title_lines, usable_width
 
 ALL = 0.999  # a place with this share of a look was chosen alone: hard attention
 WIDEST = 1500  # of a row of panels
@@ -242,7 +242,7 @@ class Looks(Picture):
         across, down = size_in_cells(self.image, min(width, 32 if few else 20))
         image = resize(self.image, across, down)
         shape = f"{self.image.shape[1]} × {self.image.shape[0]}"
-        shown = [trim(clean(self.title), width)] if self.title else []
+        shown = title_lines(self.title, "", width)
         for number, line in enumerate(self.lines):
             panels = [(["image", shape], half_blocks(image))] if colour and not number else []
             for at, word in enumerate(line.words):

@@ -14,7 +14,6 @@ from regard.base.arguments import checked
 from regard.show.colours import HIDDEN, LIGHT, MARK, QUIET
 from regard.show.drawing import (
     EDGE,
-    HEADING,
     NAME,
     NOTE,
     SMALL,
@@ -29,6 +28,7 @@ from regard.show.drawing import (
     Stroke,
     Text,
     grid_lines,
+    heading,
     quiet,
 )
 from regard.show.label_text import (
@@ -49,7 +49,15 @@ from regard.show.picture import Picture, counted, last_rows, titled
 from regard.show.plain import check_rows
 from regard.show.scales import digits, top_words
 from regard.show.shaded import ShadedText
-from regard.show.terminal import CENTRE_SIGN, HIDDEN_SIGN, coloured_row, scale_line, shaded_row, usable_width
+from regard.show.terminal import (
+    CENTRE_SIGN,
+    HIDDEN_SIGN,
+    coloured_row,
+    scale_line,
+    shaded_row,
+    title_lines,
+    usable_width,
+)
 from regard.show.words import Words, merge_mask, merge_weights
 
 if TYPE_CHECKING:
@@ -169,8 +177,7 @@ def draw_map(
     """Cells shrink from 28 to 14 pixels with the number of tokens; past that the picture grows. `ticks` of the
     colour scale: (share of its length, text); `words` tells a cell."""
     rows, columns = [label(row) for row in data.rows], [label(column) for column in data.columns]
-    names = (data.title, data.row_label, data.column_label)
-    title, row_label, column_label = (trim(clean(name), 80) for name in names)
+    row_label, column_label = (trim(clean(name), 80) for name in (data.row_label, data.column_label))
     cell = max(14, min(28, 1600 // max(len(rows), len(columns))))
     font = label_size(cell)
     upright, lean = stands_upright(columns, font, cell), math.radians(TILT)
@@ -178,19 +185,19 @@ def draw_map(
     left = math.ceil(EDGE + (1.8 * NAME if row_label else 0) + max(text_width(row) for row in rows) * font + GAP)
     longest = max(text_width(column) for column in columns) * font
     over = font if upright else longest * math.sin(lean) + font * math.cos(lean)
-    named = EDGE + (2 * HEADING if title else 0)
+    title, marks, named, wide = heading(data.title, x=left, kind="title")
+    named += 6 * bool(marks)
     top = math.ceil(named + (1.8 * NAME if column_label else 0) + over + GAP)
     across, down = len(columns) * cell, len(rows) * cell
     # A leaning label ends to the right of its own cell, the last labels to the right of the map.
     ends = [(at + 0.5) * cell + text_width(text) * font * math.cos(lean) for at, text in enumerate(columns)]
     right = max(across + KEY, 0 if upright else max(ends) + font)
     legend, along = _legend(data, left, top + down + GAP + 1.5 * NOTE)
-    width = left + max(right, text_width(title) * HEADING, text_width(column_label) * NAME, along) + EDGE
+    width = max(wide, left + max(right, text_width(column_label) * NAME, along)) + EDGE
     # The name of the rows is written along them and needs its length, however few rows there are.
     below = GAP + 2 * NOTE if legend else 0
     height = top + max(down + below, text_width(row_label) * NAME, KEY_HEIGHTS[0] + NOTE) + EDGE
 
-    marks: list[Mark] = [Text(left, EDGE + HEADING, title, HEADING, bold=True, kind="title")] if title else []
     if column_label:
         marks.append(quiet(left, named + NAME, column_label, NAME, kind="column-label"))
     if row_label:
@@ -321,7 +328,7 @@ def draw_terminal(data: MapData, *, colour: bool, width: int | None) -> str:
     step = 2 if len(columns) * 2 <= room or _any_wide(columns) else 1
     fitting = min(len(columns), room // step)
 
-    lines = [trim(clean(data.title), width)] if data.title else []
+    lines = title_lines(data.title, "", width)
     if data.row_label or data.column_label:
         lines.append(trim(f"{clean(data.row_label)} ↓   {clean(data.column_label)} →", width))
     more = "…" if fitting < len(columns) else ""

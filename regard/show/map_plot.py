@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Affine2D, ScaledTranslation, Transform
 
 from regard.show.colours import QUIET
-from regard.show.drawing import Cells, Drawing, Text
+from regard.show.drawing import HEADING, Cells, Drawing, Text
 from regard.show.figure import POINTS, Painter, save_png
 from regard.show.label_text import GAP, TILT, label_size, stands_upright
 
@@ -86,11 +86,13 @@ def _draw_labels(drawing: Drawing, ax: Axes, painter: Painter, side: float) -> N
 
 def _draw_names(drawing: Drawing, ax: Axes, painter: Painter) -> None:
     """The title, and what rows and columns are."""
+    lines = [painter.drawable(mark.text) for mark in drawing if isinstance(mark, Text) and mark.kind == "title"]
+    if lines:
+        look = {"fontsize": HEADING * POINTS, **painter.style}
+        ax.set_title("\n".join(lines), fontweight="bold", pad=2 * GAP, loc="left", **look)
     for mark in (mark for mark in drawing if isinstance(mark, Text)):
         text, look = painter.drawable(mark.text), {"fontsize": mark.size * POINTS, **painter.style}
-        if mark.kind == "title":
-            ax.set_title(text, fontweight="bold", pad=2 * GAP, loc="left", **look)
-        elif mark.kind == "column-label":
+        if mark.kind == "column-label":
             ax.set_xlabel(text, loc="left", color=QUIET, labelpad=GAP, **look)
         elif mark.kind == "row-label":
             ax.set_ylabel(text, loc="top", color=QUIET, labelpad=GAP, **look)

@@ -28,9 +28,10 @@ from regard.show.drawing import (
     quiet,
 )
 from regard.show.images import check_image, faded, resize, shrunk, size_within, smooth
-from regard.show.label_text import clean, fit, text_width, trim
+from regard.show.label_text import clean, fit, text_width, trim, wrap_text
 from regard.show.picture import Picture, counted, titled
 from regard.show.scales import Scale, check_scale, top_of, top_words
+from regard.show.site_names import spoken
 from regard.show.terminal import half_blocks, half_shades, side_by_side, title_lines, usable_width
 
 FADED = "; the rest is faded"
@@ -205,7 +206,11 @@ def _columns(count: int, most: int) -> int:
 
 
 def _lines(name: str, room: float, font: float) -> list[str]:
-    """In two lines, a site and its head, if a single line is too wide."""
+    """In two lines, a site and its head, if a single line is too wide. Below panels that have room, a site as a
+    person would say it, and its name in the code."""
+    said, code = spoken(name)
+    if code and font == NAME:
+        return [*wrap_text(said, max(room, NAMES[1]), font, 2), code]
     first, comma, last = name.rpartition(", ")
     return [first, last] if comma and text_width(name) * font > room else [name]
 

@@ -15,6 +15,7 @@ from regard.show.label_text import clean
 from regard.show.plain import plain_fields
 from regard.show.saving import save
 from regard.show.scales import Scale
+from regard.show.site_names import said_of, spoken_line
 from regard.show.svg import render_svg
 
 if TYPE_CHECKING:
@@ -89,7 +90,13 @@ class Picture(ABC):
     def data(self) -> dict[str, Any]:
         """The picture as plain data, for JSON: its kind, its words and its numbers. Tables of more than 150 numbers
         are packed (see `plain.pack_numbers`). `pieces` is true if there is a picture over pieces of words."""
-        return {"kind": self.kind, **self._fields()} | ({"pieces": True} if self._pieces else {})
+        return {"kind": self.kind, **self._fields(), **self.said} | ({"pieces": True} if self._pieces else {})
+
+    @property
+    def said(self) -> dict[str, dict[str, str]]:
+        """What a person would call the layers that the picture names, by their names in the code."""
+        said = said_of([self.title, *getattr(self, "panels", ())])
+        return {"said": said} if said else {}
 
     def _fields(self) -> dict[str, Any]:
         return plain_fields(self)
@@ -104,7 +111,7 @@ class Picture(ABC):
 
     def html(self) -> str:
         """The picture as one HTML file that needs nothing else and answers when it is pointed at."""
-        return html_page(self.kind, clean(self.title) or f"regard: {self.kind}", self._page_data())
+        return html_page(self.kind, clean(spoken_line(self.title)) or f"regard: {self.kind}", self._page_data())
 
     def _page_data(self) -> dict[str, Any]:
         picture, note = self._for_html()

@@ -12,7 +12,7 @@ import numpy as np
 
 from regard.base.arguments import checked
 from regard.errors import BadInput
-from regard.show.drawing import EDGE, HEADING, NAME, NOTE, Drawing, Mark, Text, colour_scale
+from regard.show.drawing import EDGE, NAME, NOTE, SMALL, Drawing, Text, colour_scale, heading, quiet
 from regard.show.label_text import clean, trim
 from regard.show.map_data import check_mask, check_weights
 from regard.show.picture import Picture, last_rows, titled
@@ -33,7 +33,8 @@ from regard.show.shaded_words import (
     usual_top,
     wrap,
 )
-from regard.show.terminal import scale_line, usable_width
+from regard.show.site_names import spoken
+from regard.show.terminal import scale_line, title_lines, usable_width
 
 BETWEEN = 36  # texts beside each other
 SHEET_SIDE = 6_000  # dots on the longer side of a PNG: a sheet of many texts is wide
@@ -139,23 +140,25 @@ def draw_texts(texts: Sequence[ShadedText], title: str = "") -> Drawing:
     cells = min(WIDE, max(NARROW, math.ceil(math.sqrt(1.6 * count * LINE / CELL))))
     wrapped = [wrap(words, cells) for words in spaced]
     cells = max(NARROW, *(word.first + word.cells for words in wrapped for word in words))
-    title, names = trim(clean(title), cells), [trim(name, cells) for name in _titles(texts)]
-    font = HEADING if len(texts) == 1 else NAME
-    named = 2 * font if any(names) else 0
+    named_alone = len(texts) == 1 and not title
+    title, marks, y, right = heading(_titles(texts)[0] if named_alone else title)
+    names = [] if named_alone else [spoken(clean(name)) for name in _titles(texts)]
+    named = 2 * NAME * any(said for said, _ in names) + 1.5 * SMALL * any(code for _, code in names)
     heights = [named + (words[-1].line + 1) * LINE + NOTE for words in wrapped]
     across = _across(cells * CELL + BETWEEN, heights)
-    marks: list[Mark] = [Text(EDGE, EDGE + HEADING, title, HEADING, bold=True)] if title else []
-    y: float = EDGE + (2 * HEADING if title else 0)
+    y += 6 * bool(marks)
     for first in range(0, len(texts), across):
         for at in range(first, min(first + across, len(texts))):
             x = EDGE + (at - first) * (cells * CELL + BETWEEN)
-            marks += [Text(x, y + font, names[at], font, bold=True)] if names[at] else []
+            said, code = names[at] if names else ("", "")
+            marks += [Text(x, y + NAME, trim(said, cells), bold=True)] if said else []
+            marks += [quiet(x, y + NAME + 1.4 * SMALL, trim(code, cells), SMALL)] if code else []
             rtl = reads_right_to_left(texts[at].words)
             marks.append(draw_words(texts[at], wrapped[at], x, y + named, cells, rtl))
         y += max(heights[first : first + across])
     marks += colour_scale(y, f"{_scale_words(texts)}  weight, {trim(_note(texts), cells - 30)}")
-    width = 2 * EDGE + across * (cells * CELL + BETWEEN) - BETWEEN
-    return Drawing(title or names[0] or "text shaded by attention", width, y + NOTE + EDGE, marks, FONT)
+    width = max(right, EDGE + across * (cells * CELL + BETWEEN) - BETWEEN) + EDGE
+    return Drawing(title or "text shaded by attention", width, y + NOTE + EDGE, marks, FONT)
 
 
 def _across(wide: float, heights: Sequence[float]) -> int:
@@ -173,7 +176,7 @@ def _titles(texts: Sequence[ShadedText]) -> list[str]:
     ends = [""] * len(texts)
     if _own_scales(texts):
         ends = [f", to {top_words(text.top, text.received.max())}" for text in texts]
-    return [clean(text.title) + end for text, end in zip(texts, ends, strict=True)]
+    return [text.title + end for text, end in zip(texts, ends, strict=True)]
 
 
 def _own_scales(texts: Sequence[ShadedText]) -> bool:
@@ -195,9 +198,9 @@ def _note(texts: Sequence[ShadedText]) -> str:
 def texts_in_terminal(texts: Sequence[ShadedText], title: str = "", *, colour: bool, width: int | None) -> str:
     """In colour, words on their shades; without colour, a line of ░▒▓█ below each line."""
     width = usable_width(width)
-    lines = [trim(clean(title), width), ""] if title else []
+    lines = [*title_lines(title, "", width), ""] if title else []
     for text, name in zip(texts, _titles(texts), strict=True):
-        lines += [trim(name, width)] if name else []
+        lines += title_lines(name, "", width)
         words = wrap(spell(text.words), width)
         for number in range(words[-1].line + 1):
             line = [word for word in words if word.line == number]

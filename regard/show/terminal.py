@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from regard.errors import BadInput
 from regard.show.colours import DARK, shade
 from regard.show.label_text import clean, trim
+from regard.show.site_names import spoken_line
 
 NARROWEST = 10  # cells; a narrower terminal leaves no room for a label and its weights
 RESET = "\x1b[0m"
@@ -50,7 +51,7 @@ def scale_line(top: str, colour: bool, width: int, of: str = "weight") -> str:
 
 def title_lines(title: str, caption: str, width: int) -> list[str]:
     """The title and the lines of the caption, as far as there are any."""
-    return [trim(clean(line), width) for line in (title, *caption.split("\n")) if line]
+    return [trim(clean(line), width) for line in (spoken_line(title), *caption.split("\n")) if line]
 
 
 def shaded_row(weights: np.ndarray, step: int, signs: str) -> str:

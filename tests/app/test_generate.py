@@ -114,7 +114,7 @@ def test_where_it_looked_is_drawn(call: Any, gpt2: str) -> None:
     words = ("--temperature", 0, "--max-tokens", 8)
     done = call("generate", gpt2, "9 b", *words, "--show", "-")
     assert done.code == 0, done.err
-    assert "blocks.1.attend, mean of 2 heads" in done.out
+    assert "its own input, mean of 2 heads · blocks.1.attend" in done.out
     for name in ("a.png", "a.svg", "a.html"):
         done = call("generate", gpt2, "9 b", *words, "--show", name, "--sites", "*")
         assert (done.code, done.err) == (0, f"wrote {name}\n")

@@ -63,7 +63,7 @@ def test_a_page_saves_itself(visit: Visit, new_page: Callable[..., Any], tmp_pat
     saved = new_page()
     saved.goto((tmp_path / "page.html").as_uri())
     saved.wait_for_selector(".regard-heads .chosen .stage .links")
-    expect(saved.locator(".chosen")).to_contain_text("decoder.0.cross, head 1", use_inner_text=True)
+    expect(saved.locator(".chosen")).to_contain_text("head 1 · decoder.0.cross", use_inner_text=True)
     assert saved.locator(".answer").inner_text() == told
     expect(saved.locator("textarea").first).to_have_value("Wo ist er?")
     saved.locator(".panel-tools select").select_option("decoder.1.cross")

@@ -258,7 +258,7 @@ def test_a_file_holds_what_is_seen(visit: Visit) -> None:
 def test_a_file_holds_the_head_that_is_seen(visit: Visit) -> None:
     page = visit(".regard-heads canvas", model="de-en", text="Wo ist der Bahnhof?", site="*")
     page.locator(".regard-heads .heads button").nth(17).click()
-    expect(page.locator(".chosen")).to_contain_text("decoder.0.cross, head 1", use_inner_text=True)
+    expect(page.locator(".chosen")).to_contain_text("head 1 · decoder.0.cross", use_inner_text=True)
     assert "decoder.0.cross, head 1" in kept(page, "SVG")[1].decode()
     told = json.loads(kept(page, "JSON")[1])
     assert (told["model"], told["input"], told["answer"]) == (

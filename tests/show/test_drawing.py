@@ -165,7 +165,8 @@ def test_matplotlib_says_every_text_of_the_drawing_in_its_place(picture):
     names = {"title": ax.get_title(loc="left"), "row-label": ax.get_ylabel(), "column-label": ax.get_xlabel()}
     ticks = {id(text) for _, text in labels}
     texts = [text for text in marks(drawing, Text) if id(text) not in ticks]
-    assert all(same_text(names[text.kind], text.text) for text in texts if text.kind in names)
+    for kind, said in names.items():
+        assert same_text(said, "\n".join(text.text for text in texts if text.kind == kind))
     others = list(zip(ax.texts, [text for text in texts if text.kind not in names], strict=True))
     for said, text in [*labels, *others]:
         assert same_text(said.get_text(), text.text)

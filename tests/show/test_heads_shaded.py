@@ -22,9 +22,11 @@ def long_heads(layers=3, heads=2, count=61, **more):
 def test_more_than_60_columns_are_a_text_for_each_site(tmp_path):
     heads = long_heads(title="T")
     svg, text = heads.svg(), heads.terminal(colour=False, width=80)
-    for at in range(3):
-        assert f">blocks.{at}.attend, mean of 2 heads</text>" in svg
-        assert f"blocks.{at}.attend, mean of 2 heads\n" in text
+    for at, ordinal in enumerate(("first", "second", "third")):
+        said, code = f"{ordinal} layer, looking at its own input, mean of 2 heads", f"blocks.{at}.attend"
+        assert f">{said}</text>" in svg
+        assert f">{code}</text>" in svg
+        assert f"{said} · {code}\n" in text
     assert svg.count(">word60</text>") == text.count("word60") == 3  # nothing is cut
     assert svg.count(">T</text>") == 1
     assert text.startswith("T\n")

@@ -31,9 +31,9 @@ def test_the_svg_has_a_block_a_site_and_a_panel_a_head(open_image):
     root = ElementTree.fromstring(heads.svg())
     *images, _ = root.iter(f"{SVG}image")  # the last is the colour scale
     assert [image.find(f"{SVG}title").text for image in images] == [
-        "encoder.0.attend, head 0", "encoder.0.attend, head 1",
-        "decoder.1.cross, head 0", "decoder.1.cross, head 1", "decoder.1.cross, head 2",
-    ]  # fmt: skip
+        *(f"first layer of the encoder, looking at its own text, head {head}" for head in range(2)),
+        *(f"second layer of the decoder, looking at the source, head {head}" for head in range(3)),
+    ]
     np.testing.assert_array_equal(
         open_image(images[4].get("href")), open_image(weights_url(heads.map("decoder.1.cross", 2).weights, LIGHT))
     )

@@ -54,7 +54,7 @@ def test_shares_are_told_with_the_digits_they_need():
 @pytest.mark.parametrize(("layers", "heads"), [(1, 4), (4, 4), (12, 12)])
 @pytest.mark.parametrize("wide", [8, 32])
 def test_names_of_heads_are_shown_whole(layers, heads, wide):
-    names = [f"blocks.{layer}.attend, head {head}" for layer in range(layers) for head in range(heads)]
+    names = [f"layer {layer}, head {head}" for layer in range(layers) for head in range(heads)]
     drawing = Overlay(noise(32, wide), {name: np.eye(4) for name in names}).drawing()
     assert [", ".join(text.text for text in lines) for lines in labels(drawing)] == names
     rights = {lines[0].x: max(text_width(text.text) * text.size for text in lines) for lines in labels(drawing)}
@@ -62,6 +62,14 @@ def test_names_of_heads_are_shown_whole(layers, heads, wide):
     rows = sorted({panel.y for panel in images(drawing)})
     ends = max(marks(panel, Text)[-1].y - marks(panel, Image)[0].y for panel in drawing.groups("panel"))
     assert all(later - before > ends for before, later in pairwise(rows))
+
+
+def test_layers_are_called_as_people_say_where_there_is_room():
+    few = labels(Overlay(noise(32, 32), {"rollout": np.eye(4), "blocks.3.attend, head 1": np.eye(4)}).drawing())
+    said = ["fourth layer, looking at its own", "input, head 1", "blocks.3.attend"]
+    assert [[text.text for text in lines] for lines in few] == [["rollout"], said]
+    many = {f"blocks.3.attend, head {head}": np.eye(4) for head in range(16)}
+    assert labels(Overlay(noise(32, 32), many).drawing())[1][0].text == "blocks.3.attend"
 
 
 def test_a_name_that_no_room_holds_is_cut():

@@ -1,6 +1,5 @@
 // What an answer can be compared with, each in a plain sentence: found from the runs' own settings and places.
 import {systemOf} from "./choose.js";
-import {siteName} from "../views/said.js";
 
 const FEW = 3;  // settings that are named
 
@@ -58,7 +57,7 @@ export function pairsOf(models, {model, task, state}, asked, fits) {
         : `Change ${word === "word" ? "a word of the second text" : "the second number"}: what else does it change?`});
   const beside = model.sites.length > 1 && usual && sibling(model);
   if (beside) found.push({value: WITHIN.layer, text: "another layer", rank: 4, state: {...own, site: beside.name, within: "layer"},
-    said: (...both) => `The same answer, seen in two places: ${both.map(({state}) => siteName(state.site || model.alignment)).join(", and ")}.`});
+    said: (...both) => `The same answer, seen in two places: ${both.map(({state}) => model.sites.find(one => one.name === (state.site || model.alignment))?.said || state.site).join(", and ")}.`});
   if (usual?.heads > 1) found.push({value: WITHIN.head, text: "one head alone", rank: 4, state: {...own, site: usual.name, within: "head", view: {site: usual.name, head: 0}},
     said: () => `The same answer: ${usual.heads} heads together, and one of them alone.`});
   return found.sort((one, other) => one.rank - other.rank);

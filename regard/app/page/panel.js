@@ -110,11 +110,11 @@ export class Panel {
   }
 
   showTools() {
-    const {sites, alignment} = this.model, named = kind => sites.filter(one => one.kind === kind)
-      .map(one => [one.name, one.heads > 1 ? `${siteTitle(one.name)} (${one.heads} heads)` : siteTitle(one.name)]);
+    const {sites, alignment} = this.model, said = Object.fromEntries(sites.map(one => [one.name, one.said])), named = kind => sites.filter(one => one.kind === kind)
+      .map(one => [one.name, one.heads > 1 ? `${siteTitle(one.name, said)} (${one.heads} heads)` : siteTitle(one.name, said)]);
     const heads = sites.reduce((sum, one) => sum + one.heads, 0), parts = [];
     if (sites.length > 1 || heads > 1) {
-      const options = [["", alignment ? `${USUAL}: ${siteTitle(alignment)}` : USUAL],
+      const options = [["", alignment ? `${USUAL}: ${siteTitle(alignment, said)}` : USUAL],
         ...heads > 1 ? [[EVERY, `all ${heads} heads`]] : [],
         {name: "Attention", options: named("attention")}, {name: "Gates", options: named("gates")}];
       const id = newId("site");

@@ -18,6 +18,7 @@ from regard.app.serve.looks import check_count, read_number
 from regard.app.serve.past_answers import anew
 from regard.app.serve.shelf import Served
 from regard.show.plain import plain
+from regard.show.site_names import site_name
 from regard.tasks.core.results import Answer
 from regard.tasks.core.run import Run
 from regard.tasks.shared.reader_answers import BarsAndLooks
@@ -111,6 +112,7 @@ class Cell:
             raise Refused(422, "this place was not there yet when the query looked")
         return {
             "site": found.site,
+            "said": {found.site: site_name(found.site)},
             "head": head,
             "heads": found.heads,
             "row": shown.row_name,

@@ -80,7 +80,7 @@ def file_name(about: Mapping[str, str]) -> str:
 
 def as_image(picture: Picture, wanted: Wanted, title: str) -> bytes:
     """What is seen, under a title that says of what it is."""
-    picture = picture.with_title(" · ".join(filter(None, (picture.title, title))))
+    picture = picture.with_title("\n".join(filter(None, (picture.title, title))))
     with tempfile.TemporaryDirectory() as folder, DRAWING:
         path = Path(folder) / f"picture.{wanted.form}"
         if not wanted.way:

@@ -136,11 +136,13 @@ def sites(opened: Run, with_gates: bool) -> list[dict[str, Any]]:
     """The attention sites of the model, and its gates if its answers show them, with the number of heads of
     each."""
     from regard.attention.trace import sites_of
+    from regard.show.site_names import site_name
 
     modules, looks = dict(opened.model.named_modules()), set(sites_of(opened.model, "weights"))
     return [
         {
             "name": name,
+            "said": site_name(name),
             "kind": "attention" if name in looks else "gates",
             "heads": int(getattr(modules[name], "heads", 1)) if name in looks else 0,
         }

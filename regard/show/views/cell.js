@@ -47,7 +47,7 @@ export function showCell(element, data, {choose, close}) {
 
   element.replaceChildren(
     make("div", {class: "cell-head"}, make("h3", {}, "How ", asks, " came to look at ", seen), ...heads, end),
-    make("p", {class: "note"}, siteTitle(data.site)),
+    make("p", {class: "note"}, siteTitle(data.site, data.said)),
     result,
     make("h4", {}, "1. Query and key give a score"),
     make("p", {class: "note formula"}, FORMULAS[look.score.name] ?? FORMULAS.scaled_dot),

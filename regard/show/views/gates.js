@@ -33,6 +33,7 @@ export function show(element, data, host = {}) {
     } = readTable(table);
     return {
       name,
+      said: data.said,
       channels,
       lines: Array.from({length: count}, (_, row) => values.subarray(row * channels, (row + 1) * channels)),
     };
@@ -164,7 +165,7 @@ function plotOf(panel, top, bars, tell, rest) {
   const box = make(
     "section",
     {},
-    make("p", {class: "sub", dir: "auto"}, siteTitle(clean(name))),
+    make("p", {class: "sub", dir: "auto"}, siteTitle(clean(name), panel.said)),
     plot,
     make("p", {class: "small"}, noteWords(lines)),
     ...(bars ? [make("p", {class: "small"}, namedWords(lines[0]))] : []),

@@ -65,7 +65,7 @@ function showHeads(root, data, host, {state, keep, tools, open, pointed, languag
     stage = make("div", {class: "lined"});
   const canvases = panels.map(() => make("canvas", {"aria-hidden": "true"}));
   const buttons = panels.map(({one, head}, at) => {
-    const title = titleOf(one, head);
+    const title = titleOf(one, head, data.said);
     return make("button", {type: "button", title, "aria-label": title, "aria-pressed": "false"}, canvases[at]);
   });
   let drawn = null,
@@ -77,7 +77,7 @@ function showHeads(root, data, host, {state, keep, tools, open, pointed, languag
       make(
         "div",
         {class: "of-site"},
-        make("p", {class: "sub site", dir: "auto"}, siteTitle(label(one.site, 60))),
+        make("p", {class: "sub site", dir: "auto"}, siteTitle(label(one.site, 60), data.said)),
         make("div", {class: `heads ${sizeOf(one.count)}`}, ...buttons.filter((_, at) => panels[at].site === site)),
       ),
     ),
@@ -115,7 +115,7 @@ function showHeads(root, data, host, {state, keep, tools, open, pointed, languag
     buttons[at].setAttribute("aria-pressed", "true");
     current = at;
     const {one, head, weights} = panels[at];
-    name.textContent = titleOf(one, head);
+    name.textContent = titleOf(one, head, data.said);
     keep({site: one.site, head});
     let whole = {...one, values: weights};
     if (data.side) {
@@ -167,8 +167,8 @@ function sizeOf(count) {
   return count <= 4 ? "large" : count <= 8 ? "middle" : count <= 12 ? "small" : "smallest";
 }
 
-function titleOf({site, count}, head) {
-  return count > 1 ? `${siteTitle(label(site, 80))}, head ${head}` : siteTitle(label(site, 80));
+function titleOf({site, count}, head, said) {
+  return siteTitle(count > 1 ? `${label(site, 80)}, head ${head}` : label(site, 80), said);
 }
 
 function tablesOf({count, tall, wide, values}) {

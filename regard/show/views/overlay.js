@@ -2,6 +2,7 @@
 
 import {enter, headingOf, make, percentOf, readTable, topOf} from "./parts.js";
 import {sharesOf, showImages} from "./image.js";
+import {siteTitle} from "./said.js";
 
 export function show(element, data, host = {}) {
   const groups = new Map(),
@@ -14,13 +15,13 @@ export function show(element, data, host = {}) {
       } = readTable(table),
       cut = name.lastIndexOf(", head ");
     const title = cut < 0 ? "" : name.slice(0, cut); // heads of one site stand together
-    if (!groups.has(title)) groups.set(title, {title, looks: []});
+    if (!groups.has(title)) groups.set(title, {title: siteTitle(title, data.said), looks: []});
     groups
       .get(title)
       .looks.push({
         ...sharesOf(values, rows, columns),
         table: {table: `panels/${name}`},
-        title: name,
+        title: siteTitle(name, data.said),
         name: cut < 0 ? name : name.slice(cut + 2),
       });
   }

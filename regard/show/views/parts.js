@@ -1,6 +1,6 @@
 // What all views share: elements, text that is never markup, tables of numbers, colours and keyboard focus.
 
-import {TERMS, siteName} from "./said.js";
+import {TERMS, spokenTitle} from "./said.js";
 
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Cn}\p{Zl}\p{Zp}]/gu,
   JOINERS = /^[\u200c\u200d]$/;
@@ -68,18 +68,11 @@ export function enter(element, kind) {
   element.replaceChildren();
 }
 
-/** A title that begins with the code's name of a layer, as a person would say it; and that name. */
-function spokenTitle(title) {
-  const [code, ...rest] = title.split(", "),
-    said = code.includes(".") && siteName(code);
-  return said ? {title: [said, ...rest].join(", "), code} : {title, code: null};
-}
-
 /** The heading of a view, and what stands below it. */
 export function headingOf(data, host) {
   const lines = [data.caption, data.note].flatMap(text => (text ?? "").split("\n")).filter(Boolean);
-  const {title: shown, code} = spokenTitle(clean(data.title ?? ""));
-  const title = shown ? [make(`h${host.level ?? 2}`, {dir: "auto", title: code}, shown)] : [];
+  const {title: shown, code} = spokenTitle(clean(data.title ?? ""), data.said);
+  const title = shown ? [make(`h${host.level ?? 2}`, {dir: "auto", title: code || null}, shown)] : [];
   return [...title, ...lines.map(line => make("p", {class: "note", dir: "auto"}, clean(line)))];
 }
 

@@ -1,22 +1,4 @@
-// Names and words that a person would say: of layers and heads, and what the terms beside a picture mean.
-
-const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"];
-const ENDINGS = {one: "st", two: "nd", few: "rd", other: "th"};
-const kinds = new Intl.PluralRules("en", {type: "ordinal"});
-const PARTS = {
-  // of the names of modules
-  encoder: "encoder",
-  decoder: "decoder",
-  cross: "looking at the source",
-  attend: "looking",
-  memory: "memory",
-  words: "words",
-  sentences: "sentences",
-  text: "text",
-  excite: "gates of channels",
-  cell: "gates of the cell",
-  beta: "how much the image counts",
-};
+// What the terms beside a picture mean, and the names of layers as a person would say them, which come with the data.
 
 /** What stands beside answers and pictures, in one sentence each. */
 export const TERMS = {
@@ -49,38 +31,14 @@ export const TERMS = {
   "∅": "A token without letters.",
 };
 
-/** "first" of 1, "21st" of 21. */
-function ordinal(number) {
-  return ORDINALS[number - 1] ?? number + ENDINGS[kinds.select(number)];
+/** A title with the names of layers as a person would say them, and their names in the code. `said`: these, by those. */
+export function spokenTitle(title, said = {}) {
+  const codes = Object.keys(said).filter(code => title.includes(code)).sort((one, other) => other.length - one.length);
+  return {title: codes.reduce((text, code) => text.replaceAll(code, said[code]), title), code: codes.join(", ")};
 }
 
-/** "second layer of the decoder, looking at the source" of decoder.1.cross; "" where nothing can be said. */
-export function siteName(name) {
-  const parts = name.split("."),
-    at = parts.findIndex(part => /^\d+$/.test(part)),
-    outer = PARTS[parts[0]] ?? "",
-    last = parts.at(-1);
-  const layer = at < 0 ? "" : `${ordinal(Number(parts[at]) + 1)} layer`;
-  const whole = outer && at > 0 ? `${layer} of the ${outer}` : layer;
-  if (last === "cross") return join(whole, PARTS.cross);
-  if (last === "attend" && parts[0] === "encoder") return join(whole, "looking at its own text");
-  if (last === "attend" && parts[0] === "decoder") return join(whole, "looking at what was written");
-  if (last === "attend" && at >= 0) return join(whole, "looking at its own input");
-  if (parts.includes("pool")) return `which ${PARTS[parts[0]] === "sentences" ? "sentences" : "words"} count`;
-  if (last === "attend") return parts[0] === "memory" ? "heads at the memory" : "looking at the input";
-  if (last === "excite") return join(parts.slice(1, -1).map(part => Number(part) + 1).join("."), PARTS.excite, "block ");
-  const [, layered, reversed] = last.match(/^l(\d+)(_reverse)?$/) ?? [];
-  if (layered) return join(join(outer, `gates of layer ${Number(layered) + 1}`), reversed && "read backwards");
-  if (/^\d+$/.test(last)) return join(whole, "its gates");
-  return PARTS[last] ?? "";
-}
-
-function join(first, second, before = "") {
-  return [first && before + first, second].filter(Boolean).join(", ");
-}
-
-/** The name a person would say, with that of the code beside it. */
-export function siteTitle(name) {
-  const said = siteName(name);
-  return said ? `${said} · ${name}` : name;
+/** Both in one line. */
+export function siteTitle(name, said) {
+  const {title, code} = spokenTitle(name, said);
+  return code ? `${title} · ${code}` : title;
 }

@@ -28,8 +28,10 @@ def test_every_shipped_model_is_listed(client: TestClient) -> None:
     assert task["inputs"]["schema"] == {"type": "string"}
     assert {"name", "help", "schema"} <= set(task["options"][0])
     assert not {"alignments", "dictionary"} & {option["name"] for option in task["options"]}, "these name files"
-    assert {"name": "attend", "kind": "attention", "heads": 1} in dates["sites"]
-    assert {"name": "decoder.1.cross", "kind": "attention", "heads": 4} in found["de-en"]["sites"]
+    said = "looking at the input"
+    assert {"name": "attend", "said": said, "kind": "attention", "heads": 1} in dates["sites"]
+    said = "second layer of the decoder, looking at the source"
+    assert {"name": "decoder.1.cross", "said": said, "kind": "attention", "heads": 4} in found["de-en"]["sites"]
     assert "folder" not in dates["about"], "a path of this machine"
     assert client.get("/api/models/dates").json()["name"] == "dates"
 
