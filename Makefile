@@ -53,9 +53,13 @@ bench: $(INSTALLED)
 campaign: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(RUN) -m campaigns $(ONLY) $(if $(MINUTES),--minutes $(MINUTES)) $(OPTIONS)
 
+# REPOSITORY=owner/name on GitHub, where pyproject.toml does not name it: pages of the gallery then link to their
+# notebooks in Colab, and the notebooks, written anew and to be committed, install regard from there.
 # mkdocs-material prints a notice about its successor on every build unless it is told not to.
+docs: export REGARD_REPOSITORY := $(REPOSITORY)
 docs: $(INSTALLED)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[docs]'
+	$(if $(REPOSITORY),$(RUN) docs/run_notebooks.py gallery)
 	OMP_NUM_THREADS=1 $(RUN) docs/pictures.py
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
 	@echo 'open build/site/index.html'

@@ -75,7 +75,7 @@ def main(names: list[str]) -> None:
         path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(path.relative_to(ROOT))
     for name in GALLERY:
-        if not names or name in names:
+        if not names or name in names or "gallery" in names:
             path = NOTEBOOKS / "gallery" / f"{name}.ipynb"
             path.parent.mkdir(exist_ok=True)
             path.write_text(notebook_of(read_example(name)), encoding="utf-8")

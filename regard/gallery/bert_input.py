@@ -16,6 +16,8 @@ bert-text` learns from a text of your own, `regard fill` asks for hidden words."
 
 from __future__ import annotations
 
+from collections import Counter
+
 import torch
 from torch import nn
 
@@ -74,25 +76,18 @@ def the_masks_counted() -> Table:
     """The game of hidden words as regard plays it, counted over some ten thousand tokens. About 15 % are to
     be found. Of these 80 % are replaced by `[MASK]`, 10 % by any token, and 10 % stay as they are: when BERT
     is used there is no `[MASK]`, so it must not believe that a word is right just because it can be seen."""
-    data = documents()
-    hidden = data.special.mask
-    counts = dict.fromkeys(
-        ("tokens that may be chosen", "chosen", "of these [MASK]", "another token", "left as it was"), 0
-    )
-    for item in data.order(0):
-        batch = data.batch(item)
-        chosen = batch.predicted
-        given, true = batch.tokens[chosen], batch.targets[chosen]
+    data, counts = documents(), Counter[str]()
+    for batch in map(data.batch, data.order(0)):
+        given, true = batch.tokens[batch.predicted], batch.targets[batch.predicted]
+        masked, same = given == data.special.mask, given == true
         counts["tokens that may be chosen"] += int(data.is_ordinary[batch.targets].sum())
-        counts["chosen"] += int(chosen.sum())
-        counts["of these [MASK]"] += int((given == hidden).sum())
-        counts["another token"] += int(((given != hidden) & (given != true)).sum())
-        counts["left as it was"] += int((given == true).sum())
-    share = {"chosen": counts["tokens that may be chosen"]}
-    return Table([
-        {"": name, "count": count, "percent": 100 * count / share.get(name, counts["chosen"]) if number else 100.0}
-        for number, (name, count) in enumerate(counts.items())
-    ], digits=1)  # fmt: skip
+        counts["chosen"] += len(given)
+        counts["of these [MASK]"] += int(masked.sum())
+        counts["another token"] += int((~masked & ~same).sum())
+        counts["left as it was"] += int(same.sum())
+    whole = [counts["tokens that may be chosen"]] * 2 + [counts["chosen"]] * 3
+    parts = zip(counts.items(), whole, strict=True)
+    return Table([{"": name, "count": n, "percent": 100 * n / of} for (name, n), of in parts], digits=1)
 
 
 def next_sentences_counted() -> Table:

@@ -43,14 +43,9 @@ def train(system: str) -> list[tuple[str, str]]:
         "data": {"made": "copy", "train_count": 20000, "valid_count": 50, "batch_tokens": 1024},
         "tokens": {"kind": "space"},
         "model": {"name": system, "cell": "gru", "embed": 32, "dim": 64, "dropout": 0.0, **own},
-        "train": {
-            "steps": STEPS,
-            "eval_every": STEPS,
-            "learning_rate": 8e-3,
-            "schedule": "cosine",
-            "warmup_steps": 50,
-        },
+        "train": {"steps": STEPS, "eval_every": STEPS, "learning_rate": 8e-3, "warmup_steps": 50},
     }
+    recipe["train"]["schedule"] = "cosine"
     with TemporaryDirectory() as folder:
         run = regard.train(recipe, out=f"{folder}/run")
     texts = [text for text, _ in copy("test", TESTED)]
@@ -88,6 +83,13 @@ def which_part_is_lost() -> Curves:
     return Curves(series, "Right letters by place", "place in the text", "share", from_zero=True)
 
 
+def read(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """What a layer makes of a text: attention looks at the text itself; recurrent layers also give
+    their last state."""
+    made = layer(x, x) if isinstance(layer, MultiHead) else layer(x)
+    return made[0] if isinstance(made, tuple) else made
+
+
 def gradient_by_distance() -> Curves:
     """Why recurrence forgets. How much does the last output change with an input $k$ steps before it? In
     untrained layers, the size of that gradient beside the one at distance 0, on a scale of powers of ten.
@@ -95,15 +97,11 @@ def gradient_by_distance() -> Curves:
     in one step."""
     torch.manual_seed(0)
     distances, dim = list(range(0, 65, 8)), 64
-    layers = {
-        name: kind(dim, dim, batch_first=True)
-        for name, kind in (("RNN", nn.RNN), ("LSTM", nn.LSTM), ("GRU", nn.GRU))
-    }
+    layers = {kind.__name__: kind(dim, dim, batch_first=True) for kind in (nn.RNN, nn.LSTM, nn.GRU)}
     lines = {}
     for name, layer in {**layers, "self-attention": MultiHead(dim, 4)}.items():
         x = torch.randn(16, 65, dim, requires_grad=True)
-        read = layer(x, x) if isinstance(layer, MultiHead) else layer(x)[0]
-        (slope,) = torch.autograd.grad(read[:, -1].square().sum(), x)
+        (slope,) = torch.autograd.grad(read(layer, x)[:, -1].square().sum(), x)
         sizes = slope.norm(dim=-1).mean(0).flip(0)[distances]
         lines[name] = (distances, (sizes / sizes[0]).log10().clamp_min(-12).tolist())
     return Curves(lines, "Gradient that reaches a token", "distance in tokens", "power of ten")
@@ -115,8 +113,7 @@ def milliseconds(layer: nn.Module, length: int, dim: int) -> float:
     taken = []
     for _ in range(3):
         began = time.perf_counter()
-        read = layer(x, x) if isinstance(layer, MultiHead) else layer(x)
-        (read[0] if isinstance(read, tuple) else read).sum().backward()
+        read(layer, x).sum().backward()
         taken.append(1000 * (time.perf_counter() - began))
     return min(taken)
 
@@ -128,8 +125,7 @@ def time_by_length() -> Curves:
     lengths, dim = [64, 128, 256, 512], 64
     layers = {"GRU": nn.GRU(dim, dim, batch_first=True), "self-attention": MultiHead(dim, 4)}
     lines = {name: (lengths, [milliseconds(layer, n, dim) for n in lengths]) for name, layer in layers.items()}
-    return Curves(lines,
-                  "Forward and backward", "tokens", "milliseconds", from_zero=True)  # fmt: skip
+    return Curves(lines, "Forward and backward", "tokens", "milliseconds", from_zero=True)
 
 
 class Local(nn.Module):
@@ -150,30 +146,28 @@ class Convolution(nn.Conv1d):
         return super().forward(x.transpose(1, 2)).transpose(1, 2)
 
 
+def tokens_seen(layer: nn.Module, length: int, dim: int) -> int:
+    """How many tokens of a text the middle output depends on: those whose gradient is not 0."""
+    x = torch.randn(1, length, dim, requires_grad=True)
+    (slope,) = torch.autograd.grad(read(layer, x)[0, length // 2].sum(), x)
+    return int((slope[0].abs().sum(-1) > 0).sum())
+
+
 def one_table_of_layers() -> Table:
     """Four kinds of layers for 256 tokens of 64 numbers. Multiplications are computed from the formula, with
     $n$ tokens of $d$ numbers; steps are those that must wait for each other; the path is how many steps lie
     between the first token and the last. The last two columns are measured: how many tokens the middle output
     depends on, and milliseconds."""
-    n, d, w, k = 256, 64, 5, 3
+    n, d = 256, 64
+    layers = {
+        "recurrent (GRU)": (nn.GRU(d, d, batch_first=True), 6 * n * d * d, "6 n d^2", n, n),
+        "self-attention": (MultiHead(d, 4), 4 * n * d * d + 2 * n * n * d, "4 n d^2 + 2 n^2 d", 1, 1),
+        "convolution of 3": (Convolution(d, d, 3, padding=1), 3 * n * d * d, "3 n d^2", 1, n),
+        "local attention, 5 places": (Local(d), 2 * n * 5 * d, "2 n 5 d", 1, n // 2),
+    }
     rows = []
-    for name, work, formula, steps, path, layer in (
-        ("recurrent (GRU)", 6 * n * d * d, "6 n d^2", n, n, nn.GRU(d, d, batch_first=True)),
-        ("self-attention", 4 * n * d * d + 2 * n * n * d, "4 n d^2 + 2 n^2 d", 1, 1, MultiHead(d, 4)),
-        ("convolution of 3", k * n * d * d, "3 n d^2", 1, n // (k // 2), Convolution(d, d, k, padding=1)),
-        ("local attention, 5 places", 2 * n * w * d, "2 n 5 d", 1, n // (w // 2), Local(d)),
-    ):
-        x = torch.randn(1, n, d, requires_grad=True)
-        read = layer(x, x) if isinstance(layer, MultiHead) else layer(x)
-        read = read[0] if isinstance(read, tuple) else read
-        (slope,) = torch.autograd.grad(read[0, n // 2].sum(), x)
-        sees = int((slope[0].abs().sum(-1) > 0).sum())
-        row = {
-            "layer": name,
-            "multiplications": work,
-            "formula": formula,
-            "steps in a row": steps,
-            "longest path": path,
-        }
-        rows.append(row | {"tokens seen": sees, "ms": milliseconds(layer, n, d)})
+    for name, (layer, work, formula, steps, path) in layers.items():
+        row = {"layer": name, "multiplications": work, "formula": formula, "steps in a row": steps}
+        row |= {"longest path": path, "tokens seen": tokens_seen(layer, n, d), "ms": milliseconds(layer, n, d)}
+        rows.append(row)
     return Table(rows, digits=1)

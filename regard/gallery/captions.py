@@ -57,25 +57,27 @@ def soft_and_hard(number: int = 10) -> Looks:
     return Looks.together({"soft": soft.caption(image).attention, "hard": hard.caption(image).attention})
 
 
-def graded(number: int = 10) -> Sheet:
-    """How good is a caption? People grade it right, with minor errors, related, or unrelated. CIDEr counts
-    which words and phrases it shares with captions that people wrote, and the rare ones count most. Four
-    captions of one scene: the model's own, the same with another colour, that of another scene with the same
-    shape, and one about something else. Look at the score below each: it falls in this order."""
+def four_captions(number: int) -> dict[str, str]:
+    """Of one scene: the model's own caption, the same with another colour, that of another scene with the same
+    shape, and one about something else."""
     made = scenes("test", 30)
-    image, wanted = made.images.read(number), made.captions[number]
-    own = regard.load("scenes").caption(image).text
+    own = regard.load("scenes").caption(made.images.read(number)).text
     colour = next(word for word in own.split() if word in COLOURS)
     other = next(name for name in COLOURS if name not in own)
-    elsewhere = [each[0] for each in made.captions if each != wanted]
+    elsewhere = [each[0] for each in made.captions if each != made.captions[number]]
     related = next((text for text in elsewhere if own.split()[2] in text.split()), elsewhere[0])
     answers = [own, own.replace(colour, other, 1), related, "two dogs in the snow"]
+    return dict(zip(("right", "minor errors", "related", "unrelated"), answers, strict=True))
+
+
+def graded(number: int = 10) -> Sheet:
+    """How good is a caption? People grade it right, with minor errors, related, or unrelated. CIDEr counts
+    which words and phrases it shares with captions that people wrote, and the rare ones count most. Look at the
+    score below each of the four: it falls in this order."""
+    made, answers = scenes("test", 30), four_captions(number)
+    image, wanted = made.images.read(number), list(made.captions[number])
     # What is rare is counted over all scenes.
-    _, scores = cider([*answers, *(each[0] for each in made.captions)], [wanted] * 4 + list(made.captions))
-    grades = ("right", "minor errors", "related", "unrelated")
-    return Sheet(
-        [
-            Entry(image, text, list(wanted), score, grade)
-            for text, score, grade in zip(answers, scores, grades, strict=False)
-        ]
-    )
+    every = [*answers.values(), *(each[0] for each in made.captions)]
+    _, scores = cider(every, [wanted] * 4 + list(made.captions))
+    rows = zip(answers.items(), scores[:4], strict=True)
+    return Sheet([Entry(image, text, wanted, score, grade) for (grade, text), score in rows])

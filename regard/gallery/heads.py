@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,7 @@ FORM = "the {} didn't cross the {} because it was too {}"
 WORDS = sorted({*FORM.replace("{}", "").split(), *BEINGS, *PLACES, *ABOUT_BEINGS, *ABOUT_PLACES})
 IT = FORM.split().index("it")
 STEPS = 400
+SYMBOLS, LENGTH = 20, 10
 ENCODER = ""  # a BERT: its folder, or its name on the Hugging Face Hub
 KNOWN = ("google-bert/bert-base-uncased", "bert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2")
 
@@ -126,16 +128,15 @@ def heads_scored() -> Table:
     model, (words, meant), rows = trained(), sentences(200), []
     with trace(model) as seen, torch.no_grad():
         right = (model(words).argmax(1) == words.gather(1, meant[:, None])[:, 0]).float().mean().item()
-    for layer, site in enumerate(seen.sites):
-        for head in range(4):
-            row = seen[site][:, head, IT]  # (sentences, words)
-            noun, other = (row.gather(1, place[:, None])[:, 0] for place in (meant, 6 - meant))
-            parts = {"nouns": noun + other, "articles": row[:, [0, 4]].sum(1), "last word": row[:, -1]}
-            parts |= {"word before": row[:, IT - 1], "word after": row[:, IT + 1]}
-            shares = {name: part.mean().item() for name, part in parts.items()}
-            own = 100 * (noun.sum() / (noun + other).sum()).item()
-            most = "entity" if own >= 70 else max(shares, key=shares.__getitem__)
-            rows.append({"head": f"layer {layer}, head {head}", **shares, "meant": f"{own:.0f} %", "follows": most})
+    for layer, head in product(range(2), range(4)):
+        row = seen[seen.sites[layer]][:, head, IT]  # (sentences, words)
+        noun, other = (row.gather(1, place[:, None])[:, 0] for place in (meant, 6 - meant))
+        parts = {"nouns": noun + other, "articles": row[:, [0, 4]].sum(1), "last word": row[:, -1]}
+        parts |= {"word before": row[:, IT - 1], "word after": row[:, IT + 1]}
+        shares = {name: part.mean().item() for name, part in parts.items()}
+        own = 100 * (noun.sum() / (noun + other).sum()).item()
+        follows = "entity" if own >= 70 else max(shares, key=shares.__getitem__)
+        rows.append({"head": f"layer {layer}, head {head}", **shares, "meant": f"{own:.0f} %", "follows": follows})
     return Table(rows, notes=f"what it means is told right in {100 * right:.1f} % of these sentences", digits=2)
 
 
@@ -182,46 +183,56 @@ def twins() -> list[tuple[str, str, str, str]]:
     return [(being, place, *end) for being, place, a, b in pairs for end in ((a, being), (b, place))]
 
 
+def right_heads(being: str, place: str, last: str, meant: str) -> dict[str, np.ndarray]:
+    """Where words of one sentence should look, and for each head whether they do (or how often). Of the entity, the
+    noun that is meant must have more weight than the other noun, and a tenth of all."""
+    weights, _, words = heads_of(FORM.format(being, place, last))
+    verb, noun, it = (words.index(word) for word in ("cross", place, "it"))
+    best, end = weights.argmax(-1), len(words) - 2  # (heads, words); the last word before [SEP]
+    own, other = (weights[:, it, words.index(word)] for word in (meant, being if meant == place else place))
+    return {
+        "each word: the word before": np.mean([best[:, i] == i - 1 for i in range(2, end + 1)], 0),
+        "each word: the word after": np.mean([best[:, i] == i + 1 for i in range(1, end)], 0),
+        "verb: its object": best[:, verb] == noun,
+        "object: its verb": best[:, noun] == verb,
+        "it: the noun that is meant": (own > other) & (own > 0.1),
+    }
+
+
 def syntax_or_entity() -> Table:
-    """Its heads, scored on fifty sentences. A row asks where a word should look; of all heads the one that is right
-    most often is named. Heads that follow *syntax* are easily found: one looks at the word before, one from the
-    verb at its object. For the *entity* a head must give the noun that is meant more than the other noun, and a
-    tenth of its weight; by chance that would be 50 % at most, and the best of many heads is above chance by luck
-    alone."""
-    hits: dict[str, np.ndarray] = {}
-    for being, place, last, meant in twins():
-        weights, names, words = heads_of(FORM.format(being, place, last))
-        verb, noun, it = (words.index(word) for word in ("cross", place, "it"))
-        best, end = weights.argmax(-1), len(words) - 2  # (heads, words); the last word before [SEP]
-        meant, other = (weights[:, it, words.index(word)] for word in (meant, being if meant == place else place))
-        asked = {
-            "each word: the word before": np.mean([best[:, i] == i - 1 for i in range(2, end + 1)], 0),
-            "each word: the word after": np.mean([best[:, i] == i + 1 for i in range(1, end)], 0),
-            "verb: its object": best[:, verb] == noun,
-            "object: its verb": best[:, noun] == verb,
-            "it: the noun that is meant": (meant > other) & (meant > 0.1),
-        }
-        hits = {name: hits.get(name, 0) + found for name, found in asked.items()}
-    rows = [
-        {"from: to": name, "best head": names[found.argmax()], "percent": 2 * float(found.max())}
-        for name, found in hits.items()
-    ]
-    return Table(rows, notes=f"{encoder()[1]}: {len(names)} heads, 50 sentences", digits=1)
+    """Its heads, scored on fifty sentences. Of all heads the one that is right most often is named. Heads that
+    follow *syntax* are easily found: one looks at the word before, one from the verb at its object. For the
+    *entity* 50 % are right by chance at most, and the best of many heads is above chance by luck alone."""
+    scored = [right_heads(*sentence) for sentence in twins()]
+    names, rows = heads_of(FORM.format("animal", "street", "wide"))[1], []
+    for name in scored[0]:
+        share = np.mean([found[name] for found in scored], 0)  # (heads,)
+        rows.append({"from: to": name, "best head": names[share.argmax()], "percent": 100 * float(share.max())})
+    return Table(rows, notes=f"{encoder()[1]}: {len(names)} heads, {len(scored)} sentences", digits=1)
 
 
-def neighbours_told(heads: int, dim: int = 32, symbols: int = 20, length: int = 10) -> list[float]:
-    """One layer is to say two things at each place of a text: the symbol before, and the symbol after. Trained for
-    a few seconds; the share that is right, every ten steps."""
+class Neighbours(nn.Module):
+    """One layer that is to say two things at each place of a text: the symbol before, and the symbol after."""
+
+    def __init__(self, heads: int, dim: int = 32):
+        super().__init__()
+        self.embed, self.positions = nn.Embedding(SYMBOLS, dim), nn.Embedding(LENGTH, dim)
+        self.layer, self.out = MultiHead(dim, heads), nn.Linear(dim, 2 * SYMBOLS)
+
+    def forward(self, text: torch.Tensor) -> torch.Tensor:
+        x = self.embed(text) + self.positions.weight
+        return self.out(self.layer(x, x))[:, 1:-1].unflatten(-1, (2, SYMBOLS))
+
+
+def neighbours_told(heads: int) -> list[float]:
+    """Trained for a few seconds; the share that is right, every ten steps."""
     torch.manual_seed(0)
-    embed, positions = nn.Embedding(symbols, dim), nn.Embedding(length, dim)
-    layer, out = MultiHead(dim, heads), nn.Linear(dim, 2 * symbols)
-    optimiser = torch.optim.Adam(nn.ModuleList([embed, positions, layer, out]).parameters(), lr=5e-3)
-    right = []
+    model = Neighbours(heads)
+    optimiser, right = torch.optim.Adam(model.parameters(), lr=5e-3), []
     for _ in range(STEPS // 2):
-        text = torch.randint(symbols, (32, length))
-        x = embed(text) + positions(torch.arange(length))
-        logits = out(layer(x, x))[:, 1:-1].unflatten(-1, (2, symbols))
+        text = torch.randint(SYMBOLS, (32, LENGTH))
         both = torch.stack([text[:, :-2], text[:, 2:]], -1)
+        logits = model(text)
         optimiser.zero_grad()
         cross_entropy(logits.flatten(0, 2), both.flatten()).backward()
         optimiser.step()

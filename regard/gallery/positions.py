@@ -107,25 +107,26 @@ def word_against_position() -> Table:
     return Table(rows, digits=2)
 
 
+def logits_of(model: nn.ModuleList, text: torch.Tensor) -> torch.Tensor:
+    """One look over words and positions; from the second place on, what stood just before."""
+    embed, positions, attend, out = model
+    x = embed(text) + positions(torch.arange(text.shape[1]))
+    return out(attend(x, x))[:, 1:]
+
+
 def train(positions: nn.Module, dim: int = 64, symbols: int = 20) -> list[float]:
-    """One look learns to name the symbol just before, on texts of up to 32 symbols. Then texts of 64 are
+    """The look learns to name the symbol just before, on texts of up to 32 symbols. Then texts of 64 are
     asked: the share of right symbols at each place."""
     torch.manual_seed(0)
     model = nn.ModuleList([nn.Embedding(symbols, dim), positions, MultiHead(dim, 1), nn.Linear(dim, symbols)])
     optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
-
-    def logits_of(text: torch.Tensor) -> torch.Tensor:
-        embed, told, attend, out = model
-        x = embed(text) + told(torch.arange(text.shape[1]))
-        return out(attend(x, x))[:, 1:]
-
     for _ in range(STEPS):
         text = torch.randint(symbols, (32, int(torch.randint(4, SHORT + 1, ()))))
         optimiser.zero_grad()
-        cross_entropy(logits_of(text).flatten(0, 1), text[:, :-1].flatten()).backward()
+        cross_entropy(logits_of(model, text).flatten(0, 1), text[:, :-1].flatten()).backward()
         optimiser.step()
     text = torch.randint(symbols, (300, LONG))
-    right = (logits_of(text).argmax(-1) == text[:, :-1]).float().mean(0)
+    right = (logits_of(model, text).argmax(-1) == text[:, :-1]).float().mean(0)
     return [part.mean().item() for part in right.split(4)]
 
 

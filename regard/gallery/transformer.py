@@ -48,19 +48,19 @@ def translator() -> regard.Translator:
     recipe = {
         "data": {"train": "", "batch_tokens": 256},
         "tokens": {"kind": "space"},
-        "model": {
-            "name": "transformer",
-            "dim": 32,
-            "layers": 2,
-            "heads": 2,
-            "ff": 64,
-            "dropout": 0.0,
-            "max_positions": 32,
-        },
+        "model": {"name": "transformer", "dim": 32, "layers": 2, "heads": 2, "ff": 64, "dropout": 0.0},
         "train": {"steps": STEPS, "eval_every": STEPS, "learning_rate": 5e-3},
     }
     with TemporaryDirectory() as folder:
         return regard.train(recipe, out=f"{folder}/run", data={"train": PAIRS, "valid": PAIRS})
+
+
+def words_of(ids: torch.Tensor, real: torch.Tensor) -> list[str]:
+    """A row of token numbers as words; what is not real is PAD."""
+    tokens = translator().tokenizer
+    names = {tokens.special.start: "START", tokens.special.end: "END"}
+    words = [names.get(token) or tokens.decode([token]).strip() for token in ids.tolist()]
+    return [word if is_real else "PAD" for word, is_real in zip(words, real, strict=True)]
 
 
 def the_shifted_target() -> Table:
@@ -69,7 +69,6 @@ def the_shifted_target() -> Table:
     then END. PAD only fills up, so that sentences of several lengths fit into one table; nobody looks at it, and
     what is said there does not count."""
     tokens = translator().tokenizer
-    names = {tokens.special.start: "START", tokens.special.end: "END"}
     pairs = [[tokens.encode(text) for text in side] for side in zip(*PAIRS[:2], strict=True)]
     batch = PairData(*pairs, batch_tokens=64, seed=0, special=tokens.special).batch(np.arange(2))
     lines = {
@@ -80,10 +79,8 @@ def the_shifted_target() -> Table:
     rows = []
     for pair in (0, 1):
         for name, (ids, real) in lines.items():
-            words = [names.get(token) or tokens.decode([token]).strip() for token in ids[pair].tolist()]
-            words = [word if is_real else "PAD" for word, is_real in zip(words, real[pair], strict=True)]
-            places = {f"place {at}": word for at, word in enumerate([*words, ""][:4], 1)}
-            rows.append({"": f"{pair + 1}. {name}", **places})
+            words = [*words_of(ids[pair], real[pair]), ""][:4]
+            rows.append({"": f"{pair + 1}. {name}", **{f"place {at}": word for at, word in enumerate(words, 1)}})
     return Table(rows)
 
 
@@ -115,19 +112,17 @@ def one_word_at_a_time(text: str = "You are welcome") -> Table:
     """The same model, running. It begins with START alone; its likeliest word is appended, and it is asked
     again. The loop ends when END is the likeliest."""
     run = translator()
-    special, tokens = run.tokenizer.special, run.tokenizer
-    source = torch.tensor([[*tokens.encode(text), special.end]])
-    given, rows = [special.start], []
-    while len(given) < 8:
+    special = run.tokenizer.special
+    source = torch.tensor([[*run.tokenizer.encode(text), special.end]])
+    given, rows = torch.tensor([special.start]), []
+    while given[-1] != special.end and len(given) < 8:
         with torch.no_grad():
-            likely = run.model(source, torch.tensor([given]))[0, -1].softmax(-1)
-        best = int(likely.argmax())
-        word = "END" if best == special.end else tokens.decode([best]).strip()
-        before = " ".join(["START", tokens.decode(given[1:]).strip()]).strip()
-        rows.append({"step": len(given), "so far": before, "next word": word, "probability": likely[best].item()})
-        if best == special.end:
-            break
-        given.append(best)
+            chance, best = run.model(source, given[None])[0, -1].softmax(-1).max(-1)
+        *before, word = words_of(torch.cat([given, best[None]]), torch.ones(len(given) + 1))
+        rows.append(
+            {"step": len(given), "so far": " ".join(before), "next word": word, "probability": chance.item()}
+        )
+        given = torch.cat([given, best[None]])
     return Table(rows)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+from importlib.metadata import PackageNotFoundError, metadata
 from typing import Any
 
+from regard.errors import BadInput
 from regard.gallery.core.example import Example
 
-# The one place that names the public repository on GitHub, as "owner/name". While it is empty there are no links to
-# Colab, and notebooks say that regard is to be installed first.
-REPOSITORY = ""
+REPOSITORY = "REGARD_REPOSITORY"
+GITHUB = re.compile(r"(?:https://github\.com/)?([\w.-]+/[\w.-]+?)(?:\.git)?/?")
 COLAB = "https://colab.research.google.com/github/{}/blob/main/docs/notebooks/gallery/{}.ipynb"
 NEEDED = "It needs regard; in the folder of its sources: `pip install .`"
 INSTALL = """# In Colab: install regard first. Elsewhere it is there already.
@@ -22,9 +25,30 @@ if importlib.util.find_spec("regard") is None:
     subprocess.check_call([sys.executable, "-m", "pip", "install", "--quiet", address])"""
 
 
+def repository() -> str:
+    """The public repository on GitHub, as "owner/name": what $REGARD_REPOSITORY says, else `Repository` in
+    [project.urls] of pyproject.toml. Empty where neither names one: then there are no links to Colab, and notebooks
+    say that regard is to be installed first."""
+    named = os.environ.get(REPOSITORY, "")
+    if not named:
+        links = [link.partition(",") for link in _links()]
+        named = next((address.strip() for name, _, address in links if name.strip().lower() == "repository"), "")
+        return found[1] if (found := GITHUB.fullmatch(named)) else ""  # it may be published elsewhere
+    if not (found := GITHUB.fullmatch(named)):
+        raise BadInput(f"{REPOSITORY} must be owner/name or an address on https://github.com, got {named[:80]!r}")
+    return found[1]
+
+
+def _links() -> list[str]:
+    try:
+        return metadata("regard").get_all("Project-URL") or []
+    except PackageNotFoundError:  # its sources alone
+        return []
+
+
 def colab_address(example: Example) -> str:
     """Empty where the repository is not named."""
-    return COLAB.format(REPOSITORY, example.name) if REPOSITORY else ""
+    return COLAB.format(named, example.name) if (named := repository()) else ""
 
 
 def notebook(example: Example) -> str:
@@ -33,7 +57,7 @@ def notebook(example: Example) -> str:
     head = f"[Open in Colab]({colab})" if colab else NEEDED
     cells = [_text("title", f"# {example.title}\n\n{head}\n\n{example.text}")]
     if colab:
-        cells.append(_code("install", INSTALL.format(REPOSITORY)))
+        cells.append(_code("install", INSTALL.format(repository())))
     for number, step in enumerate(example.steps, 1):
         if step.text:
             head = f"## {step.heading}\n\n" if step.shown else ""

@@ -15,6 +15,7 @@ from importlib.resources import files
 from regard.gallery.core.example import Example, Step
 from regard.gallery.core.making import Made, Result
 from regard.gallery.core.markup import html
+from regard.gallery.core.notebook import colab_address
 from regard.show.html_page import read_view
 from regard.show.plot import Plot
 from regard.show.table import Table
@@ -26,10 +27,13 @@ COLOURS |= {getattr(tokenize, name): "s" for name in ("FSTRING_START", "FSTRING_
 
 
 def page(made: Made, *, back: bool = False) -> str:
-    """The whole file, which links to the notebook beside it; `back`: and to index.html."""
+    """The whole file, which links to the notebook beside it and, where there is an address, in Colab; `back`:
+    and to index.html."""
     example = made.example
     links = ['<a href="index.html">All examples</a>'] if back else []
     links.append(f'<a href="{example.name}.ipynb" download>The same as a notebook</a>')
+    if colab := colab_address(example):
+        links.append(f'<a href="{escape(colab)}">in Colab</a>')
     way = f"<nav>{' &nbsp; '.join(links)}</nav>\n"
     return _document(example.title, f"{way}<h1>{escape(example.title)}</h1>\n{body(made)}")
 
