@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+import regard
+from regard.errors import BadInput
 from regard.tasks.core.table import load
 
 TEXTS = ["a b c", "q w e", "z y"]
@@ -224,3 +226,29 @@ def test_what_links_do_not_know_is_said(call: Any, lively: str) -> None:
     Path("pairs.tsv").write_text("a b\tb a\na é\tb\na\t☃\n")
     done = call("align", lively, "--data", "pairs.tsv")
     assert "2 pairs have characters that this model does not know and cannot read: 'é', '☃'\n" in done.err
+
+
+# ---- nothing
+
+
+@pytest.mark.parametrize(
+    ("name", "verb"), [("dates", "translate"), ("reviews", "classify"), ("sentences-bert", "embed")]
+)
+def test_an_empty_text_is_refused_in_python_as_in_a_command(call: Any, name: str, verb: str) -> None:
+    """As by a server: tests/app/serve/test_asking.py."""
+    said = f"the text is empty; give something to {verb}"
+    for text in ("", " \t"):
+        done = call(verb, name, text)
+        assert (done.code, done.out, done.err) == (2, "", f"error: {said}\n")
+        with pytest.raises(BadInput, match=said):
+            getattr(regard.load(name), verb)(text)
+
+
+def test_an_empty_line_keeps_its_place_or_is_named(call: Any) -> None:
+    Path("in.txt").write_text("3 May 1979\n\n4 May 1979\n")
+    assert call("translate", "dates", "--input", "in.txt").out == "1979-05-03\n\n1979-05-04\n"
+    assert call("translate", "dates", "3 May 1979", "").out == "1979-05-03\n\n"
+    done = call("classify", "reviews", "--input", "in.txt")
+    assert (done.code, done.out.splitlines()[1]) == (1, "")
+    assert "in.txt, line 2: the text is empty; give something to classify" in done.err
+    assert call("generate", "shakespeare", "", "--max-tokens", 2).code == 0

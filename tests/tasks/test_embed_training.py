@@ -205,11 +205,11 @@ def test_vectors_are_those_of_the_layers(run: Path) -> None:
     """A text alone and among longer ones; the mix of a model without a task is the mean of the layers."""
     reader, texts = opened(run), [MEADOW, "the bank", "", "trees and grass"]
     for text, found in zip(texts, reader.embed_tokens(texts), strict=True):
-        layers = [reader.embed_tokens(text, layer=layer).vectors for layer in range(3)]
+        layers = [reader.embed_tokens([text], layer=layer)[0].vectors for layer in range(3)]
         np.testing.assert_allclose(found.vectors, np.mean(layers, 0), atol=1e-6)
         whole = found.vectors.mean(0) if text else np.zeros(16)
-        np.testing.assert_allclose(reader.embed(text), whole, atol=1e-6)
-        one = reader.embed_tokens(text, layer=1, normalise=True).vectors
+        np.testing.assert_allclose(reader.embed([text])[0], whole, atol=1e-6)
+        one = reader.embed_tokens([text], layer=1, normalise=True)[0].vectors
         np.testing.assert_allclose(np.linalg.norm(one, axis=-1), np.ones(len(one)), atol=1e-5)
     assert reader.embed([]).shape == (0, 16)
 

@@ -132,7 +132,13 @@ def ask(
             Drawing(show, sites or [], pieces, scale, several, broadcast(sys.stdout.isatty())) if show else None
         )
         alone = bool(arguments) and not several  # an input that cannot be answered is an error
-        read = desk.reader(opened, settled)
+        reader = desk.reader(opened, settled)
+
+        def read(item: Any) -> Any:
+            if alone:  # among others an empty one keeps its place
+                task.check_there(item)
+            return reader(item)
+
         asking = Asking(task, opened, replace(request, options=settled), read, strict or alone, drawing)
         keep_inputs(task, opened, request, inputs, show)
         if strict and inputs.again:  # a bad input is named at once, and not after hours of work

@@ -117,18 +117,12 @@ def read_inputs(task: AnyTask, raw: object, limits: Limits) -> list[Any]:
             for text in item if isinstance(item, list) else [item]:
                 if isinstance(text, str):
                     check_length(text, limits, f"inputs[{number}]")
-                    check_there(task, text, f"inputs[{number}]")
+                    task.check_there(text, f"inputs[{number}]")
         try:
             inputs.append(task.inputs.received.read(item, limits.pixels))
         except BadInput as error:
             raise type(error)(f"inputs[{number}]: {error}") from None
     return inputs
-
-
-def check_there(task: AnyTask, text: str, name: str) -> None:
-    """422 for a text that is asked for and has nothing in it."""
-    if not (text.strip() or task.continues or task.inputs.may_be_drawn):
-        raise Refused(422, f"{name} is empty; give something to {task.verb}")
 
 
 def check_length(text: str, limits: Limits, name: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Generic, TypeVar
 
-from regard.tasks.core.inputs import InputKind
+from regard.tasks.core.inputs import InputKind, check_there
 from regard.tasks.core.options import Option
 from regard.tasks.core.results import Metric
 
@@ -75,6 +75,11 @@ class Card(Generic[K]):
 
     def __repr__(self) -> str:
         return f"<task {self.verb}: {self.summary}>"
+
+    def check_there(self, text: Any, what: str = "the text") -> None:
+        """BadInput where a text that is asked for has nothing in it. One that is continued may be empty."""
+        if not (self.continues or self.inputs.may_be_drawn):
+            check_there(text, self.verb, what)
 
     @property
     def chosen_by(self) -> tuple[str, ...]:

@@ -271,6 +271,13 @@ def check_text(text: object, what: str = "a text") -> str:
     return text
 
 
+def check_there(text: Any, verb: str, what: str = "the text") -> None:
+    """BadInput where a text, or the first of a pair, has nothing in it."""
+    first = text[0] if isinstance(text, tuple) and text else text
+    if isinstance(first, str) and not first.strip():
+        raise BadInput(f"{what} is empty; give something to {verb}")
+
+
 def check_pair(pair: object) -> tuple[str, str]:
     """BadInput unless these are two texts, or a line with a tab between the two."""
     first, tab, rest = pair.partition("\t") if isinstance(pair, str) else ("", "", "")

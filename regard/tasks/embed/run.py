@@ -15,7 +15,7 @@ from regard.errors import BadInput, NoAttention
 from regard.learn.progress import say
 from regard.models import name_of, protocols
 from regard.models.protocols import Model, need
-from regard.tasks.core.inputs import check_top
+from regard.tasks.core.inputs import check_there, check_top
 from regard.tasks.core.options import checks_keywords
 from regard.tasks.core.results import NotWhole, Tick, Unread, no_tick
 from regard.tasks.embed.answers import TokenVectors, Vector
@@ -51,6 +51,8 @@ class Embedder(TextReader):
         """The vector (D,) of a text or of a pair of texts (a tuple), or those (N, D) of a list: the mean of the
         tokens' states, or the state of [CLS]. `layer`: of this layer, 0 = the token embeddings; None: what the
         model gives, the last layer of a BERT, the mix of all layers of an ELMo."""
+        if is_single(text):
+            check_there(text, "embed")
         read = [self.read(text)] if is_single(text) else self._read_all(text, self.read)
         vectors, unread = [], Unread("texts")
         for answer in self.vectors(read, pool=pool, layer=layer, normalise=normalise):
@@ -100,6 +102,7 @@ class Embedder(TextReader):
     ) -> TokenVectors | list[TokenVectors]:
         """A vector for each token of a text, or of each of a list; `layer` as in `embed`."""
         if is_single(text):
+            check_there(text, "embed")
             return next(self.token_vectors([self.read(text)], **options))
         return list(self.token_vectors(self._read_all(text, self.read), **options))
 

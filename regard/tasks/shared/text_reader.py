@@ -17,7 +17,7 @@ from regard.layers.onednn import without_onednn
 from regard.models import name_of, protocols
 from regard.models.protocols import Model, need
 from regard.show import Document, Heads
-from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
+from regard.tasks.core.inputs import check_many, check_text, check_there, in_parts, read_all
 from regard.tasks.core.options import checks_keywords
 from regard.tasks.core.results import Answer, Cut, Tick, in_order, no_tick
 from regard.tasks.core.run import Run
@@ -121,7 +121,9 @@ class TextReader(Run):
             )
 
     def read_labelled(self, text: Texts) -> Encoded[Texts]:
-        """As `read`; BadInput where a pair comes and single texts were learned, or the other way round."""
+        """As `read`; BadInput where there is nothing to read, or where a pair comes and single texts were learned,
+        or the other way round."""
+        check_there(text, "classify")
         encoded = self.read(text)
         if self.pairs is not None and self.pairs != isinstance(text, tuple):
             learned, came = ("pairs of texts", "a single one") if self.pairs else ("single texts", "a pair")

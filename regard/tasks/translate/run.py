@@ -28,7 +28,7 @@ from regard.models import protocols
 from regard.models.protocols import Model, need
 from regard.show import Heads, Map
 from regard.show.heads_data import heads_title
-from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
+from regard.tasks.core.inputs import check_many, check_text, check_there, in_parts, read_all
 from regard.tasks.core.options import TranslateOptions, checks_keywords
 from regard.tasks.core.results import Evaluation, Tick, Unread, in_order, no_tick
 from regard.tasks.core.run import Data
@@ -130,13 +130,15 @@ class Translator(WritingRun):
         **options: Unpack[TranslateOptions],
     ) -> Translation | list[Translation]:
         """One answer for a text, a list of them for a list. The keywords are the options of `regard translate`; an
-        option that is not given is as `decode` says, else as the run's recipe says.
+        option that is not given is as `decode` says, else as the run's recipe says. An empty text is refused;
+        within a list it keeps its place, as lines of a file do.
 
         `beam` hypotheses are kept (1 is greedy), `n_best` answers given; a `temperature` above 0 samples. With a
         `dictionary`, an unknown word becomes the entry for the source word most looked at, or that word itself.
         `to`: of a run with several kinds of targets, as languages, which is written."""
         settings, run = self.decoding(options, decode), self.towards(to)
         if isinstance(text, str):
+            check_there(text, "translate")
             return next(run.answers([self.read(text)], settings, dictionary=dictionary))
         check_many(text, "text")
         return list(run.answers(read_all(text, self.read, "texts"), settings, dictionary=dictionary))

@@ -126,5 +126,5 @@ def test_what_cannot_be_drawn_says_so() -> None:
     with pytest.raises(BadInput, match=r"units must be 0 .* or more, got -1"):
         ask(run).gates(units=-1)
     with pytest.raises(ValueError, match="the empty text was not translated"):
-        run.translate("").gates()
-    assert run.translate("").picture([]) is None
+        run.translate([""])[0].gates()
+    assert run.translate([""])[0].picture([]) is None

@@ -224,8 +224,9 @@ def test_a_batch_is_as_one_by_one(filler: Reader, sorter: Reader, monkeypatch: p
     together = filler.embed(ODD)
     assert np.isfinite(together).all()
     for text, vector in zip(ODD, together, strict=True):
-        close(vector, filler.embed(text))
-    pairs: list[Any] = [*ODD, *((first, second) for first in ODD[:4] for second in ODD[-4:])]
+        close(vector, filler.embed([text])[0])
+    there = [text for text in ODD if text.strip()]
+    pairs: list[Any] = [*there, *((first, second) for first in there[:2] for second in [*ODD[:3], *ODD[-4:]])]
     for pair, one in zip(pairs, sorter.classify(pairs), strict=True):
         alone = sorter.classify(pair)
         assert (one.source, one.label) == (pair, alone.label)
