@@ -27,7 +27,8 @@ from regard.attention import look
 from regard.data.made.shapes import shapes
 from regard.show import Images, Map, Table
 
-PERSONS = {"Anna": 31.0, "Anne": 35.0, "Ben": 62.0, "Bernd": 58.0, "Carla": 24.0}  # names and ages
+PERSONS = {"Anna": 31, "Anne": 35, "Ben": 62, "Bernd": 58, "Carla": 24}  # names and ages
+AGES = torch.tensor([[[float(age)] for age in PERSONS.values()]])  # (1, persons, 1)
 SLIDERS = {"number": (0, 4), "beta": (0.0, 10.0)}
 
 
@@ -36,8 +37,7 @@ def by_number(number: int = 2) -> Table:
     a key too. Only one product is not 0. Look at the column `weight`: it is 1 for one person, so exactly that
     age is read."""
     keys = one_hot(torch.arange(5)).float()[None]  # (1, persons, 5)
-    ages = torch.tensor([list(PERSONS.values())])[..., None]  # (1, persons, 1)
-    seen = look(keys[:, [number]], keys, ages, score="dot", weigh="hard")
+    seen = look(keys[:, [number]], keys, AGES, score="dot", weigh="hard")
     rows = zip(PERSONS.items(), seen.weights[0, 0].tolist(), strict=True)
     told = [{"name": name, "age": age, "weight": weight} for (name, age), weight in rows]
     return Table(told, notes=f"person number {number}: the age read is {seen.read.item():.0f}", digits=1)
@@ -50,9 +50,8 @@ def by_prefix(prefix: str = "An") -> Table:
     agree = [
         sum(name.lower().startswith(prefix[: end + 1].lower()) for end in range(len(prefix))) for name in PERSONS
     ]
-    ages = torch.tensor([list(PERSONS.values())])[..., None]
     scores = 2 * torch.tensor([[agree]]).float()  # (1, 1, persons)
-    seen = look(torch.zeros(1, 1, 1), torch.zeros(1, 5, 1), ages, bias=scores)
+    seen = look(torch.zeros(1, 1, 1), torch.zeros(1, 5, 1), AGES, bias=scores)
     rows = zip(PERSONS.items(), agree, seen.weights[0, 0].tolist(), strict=True)
     told = [{"name": n, "age": age, "letters that agree": count, "weight": w} for (n, age), count, w in rows]
     return Table(told, notes=f"names that begin with {prefix}: the age read is {seen.read.item():.1f}")
@@ -73,10 +72,9 @@ def dictionary_and_vectors(name: str = "Bern") -> Table:
     """A dictionary asks whether two keys are equal: the name is there or it is not, and for `Bern` there is no
     answer. With *vectors* as keys every name is more or less like the one that was asked for. The look reads mostly
     the age of `Bernd`. Ask for `Anna`: then it reads hers, nearly as surely as the dictionary."""
-    ages = torch.tensor([list(PERSONS.values())])[..., None]
     query, keys = letters_of([name])[None], letters_of(list(PERSONS))[None]
-    seen = look(2 * query, keys, ages, score="dot")
-    found = f"{PERSONS[name]:.0f}" if name in PERSONS else "nothing (KeyError)"
+    seen = look(2 * query, keys, AGES, score="dot")
+    found = f"{PERSONS[name]}" if name in PERSONS else "nothing (KeyError)"
     rows = [
         {"name": each, "age": age, "in the dictionary": "yes" if each == name else "", "weight": weight}
         for (each, age), weight in zip(PERSONS.items(), seen.weights[0, 0].tolist(), strict=True)

@@ -36,14 +36,7 @@ def scores_of_the_future(text: str = "she is eating a green apple") -> Table:
     x = embed(words)
     future = torch.ones(len(words), len(words)).triu(1).bool()
     scores = look(x, x).scores[0].masked_fill(future, -torch.inf)
-    rows = [
-        {
-            "": word,
-            **{f"{at}. {other}": f"{score:.2f}" for at, (other, score) in enumerate(zip(words, line, strict=True))},
-        }
-        for word, line in zip(words, scores.tolist(), strict=True)
-    ]
-    return Table(rows)
+    return Table.of(scores, words, words, digits=2)
 
 
 def looking_back(text: str = "she is eating a green apple") -> Map:

@@ -169,6 +169,7 @@ ASKED = {
     "reviews-pooling": lambda run: run.classify("I thought it was superb.").line(),
     "scenes-show-and-tell": lambda run: run.caption(scenes("test", 1).images.read(0)).line(),
     "paragraphs": lambda run: run.follows("Where does Nora live?", "Nora lives in Oslo.").line(),
+    "facts": lambda run: run.ask("Where does Nora live?", "Nora lives in Oslo. Tom lives in Rome.").line(),
     "sentences-bert": lambda run: run.fill("He [MASK] a book.").line(),
     "sentences-elmo": lambda run: run.embed("He reads a book.").tolist(),
     "sentences-lstmn": lambda run: run.generate("I don't", replace(run.decode, max_length=8)).line(),
