@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from regard.errors import RunError
 from regard.foreign.contents import Contents, run_errors
 from regard.foreign.form import Form
 from regard.foreign.hdf5 import SUFFIX, hdf5_header, read_hdf5
+from regard.runs.tensor_file import TensorFile
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = (b"\x80", b"PK")  # the first bytes of a pickle, and of the zip file that torch.save writes
@@ -73,25 +73,25 @@ def read_weights(
         if name not in places and not (form and re.fullmatch(form.optional, name)):
             settings = form.config_file if form else "config.json"
             raise RunError(f"{_all(files)}: {name} should be {tuple(want.shape)} by {settings}, but is missing")
-    with ExitStack() as stack:  # each file is opened once: its header is parsed every time
-        opened = {path: stack.enter_context(_opened(path)) for path in files if path.suffix != SUFFIX}
-        for path, name in derived:
-            assert form is not None
-            form.check_derived(f"{path}: {name}", partial(_read, opened, path, name))
-        tensors = {
-            name: _read(opened, *places[name], want.dtype)
-            if name in places
-            else torch.zeros(want.shape, dtype=want.dtype)
-            for name, want in wanted.items()
-        }
-        for path, name, original in repeated:
-            first = tensors[original]
-            copy = _read(opened, path, name, first.dtype)
-            if not ((copy == first) | ((copy != copy) & (first != first))).all():  # NaN is equal to NaN here
-                raise RunError(
-                    f"{path}: {name} differs from {original}, and config.json says that they are tied; if they "
-                    "are not, set tie_word_embeddings = false there"
-                )
+    # Each file is opened once, as its header is parsed every time.
+    opened = {path: _opened(path) for path in files if path.suffix != SUFFIX}
+    for path, name in derived:
+        assert form is not None
+        form.check_derived(f"{path}: {name}", partial(_read, opened, path, name))
+    tensors = {
+        name: _read(opened, *places[name], want.dtype)
+        if name in places
+        else torch.zeros(want.shape, dtype=want.dtype)
+        for name, want in wanted.items()
+    }
+    for path, name, original in repeated:
+        first = tensors[original]
+        copy = _read(opened, path, name, first.dtype)
+        if not ((copy == first) | ((copy != copy) & (first != first))).all():  # NaN is equal to NaN here
+            raise RunError(
+                f"{path}: {name} differs from {original}, and config.json says that they are tied; if they "
+                "are not, set tie_word_embeddings = false there"
+            )
     return tensors
 
 
@@ -108,13 +108,13 @@ def changed_files(headers: Mapping[Path, Header]) -> list[str]:
     for path in headers:
         if path.suffix == SUFFIX:
             continue
-        with _opened(path) as file:
-            written = (file.metadata() or {}).get(CHECKSUM)
-            if written and written != checksum((name, file.get_tensor(name)) for name in headers[path]):
-                said.append(
-                    f"{path}: the weights were changed since they were written: their checksum is not the one in "
-                    "the file. If you did not change them, copy the run again"
-                )
+        file = _opened(path)
+        written = file.metadata.get(CHECKSUM)
+        if written and written != checksum((name, _stored(path, file, name)) for name in headers[path]):
+            said.append(
+                f"{path}: the weights were changed since they were written: their checksum is not the one in "
+                "the file. If you did not change them, copy the run again"
+            )
     return said
 
 
@@ -217,25 +217,28 @@ def _header(path: Path) -> Header:
             raise RunError(f"{path} is a pickle or an archive, not a safetensors file; it is not opened") from None
     if (length := int.from_bytes(begin, "little")) > LARGEST_JSON:
         raise _unreadable(path, f"its header has {length:,} bytes, and at most {LARGEST_JSON:,} are read")
-    with _opened(path) as file:
-        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-        return {name: (tuple(part.get_shape()), part.get_dtype()) for name, part in slices.items()}
+    return _opened(path).header
 
 
-def _opened(path: Path) -> Any:
+def _opened(path: Path) -> TensorFile:
     try:
-        return safe_open(path, framework="pt")
+        return TensorFile(path)
     except (SafetensorError, OSError) as error:
         raise _unreadable(path, str(error)) from None
+
+
+def _stored(path: Path, file: TensorFile, name: str) -> Tensor:
+    _, dtype = file.header[name]
+    return file.tensor(name, KINDS[kind_of(f"{path}: {name:.200}", dtype)][dtype])
 
 
 def _unreadable(path: Path, why: str) -> RunError:
     return RunError(f"{path} cannot be read; it is truncated, changed or not a safetensors file: {why:.300}")
 
 
-def _read(opened: Mapping[Path, Any], path: Path, name: str, dtype: torch.dtype = torch.float32) -> Tensor:
+def _read(opened: Mapping[Path, TensorFile], path: Path, name: str, dtype: torch.dtype = torch.float32) -> Tensor:
     """From one of the opened safetensors files, else from an HDF5 file."""
-    tensor = opened[path].get_tensor(name) if path in opened else read_hdf5(path, name)
+    tensor = _stored(path, opened[path], name) if path in opened else read_hdf5(path, name)
     if dtype != tensor.dtype and dtype in KINDS["integers"].values() and tensor.numel():
         values, limits = tensor.numpy(), torch.iinfo(dtype)
         low, high = int(values.min()), int(values.max())

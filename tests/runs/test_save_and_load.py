@@ -202,7 +202,7 @@ KINDS = {
     ),
     "classify documents": Kind(
         f'[data]\ntrain = "{{data}}"\nbatch_tokens = 100\n{WORDS}{TRAIN}',
-        lambda run: run.classify(["3 bottles. 4!", ""]),
+        lambda run: run.classify(["3 bottles. 4!", "5"]),
         check_documents,
         "".join(
             f"{number} bottles. On the wall!\t{'even' if number % 2 == 0 else 'odd'}\n" for number in range(200)
