@@ -89,6 +89,36 @@ def test_layers_and_heads_of_one_answer(visit: Visit) -> None:
     assert len(asked) <= 1, "both panels show one answer"
 
 
+def test_two_looks_over_an_image_have_their_difference_drawn(visit: Visit) -> None:
+    page = visit(".regard-overlay .painted", model="shapes", fresh=True)
+    page.click("text=Compare")
+    page.get_by_label("Compare with").select_option("=layer")
+    page.wait_for_selector(".panel + .panel .regard-overlay .painted")
+    difference = page.locator(".differs .regard-image_difference")
+    expect(difference.locator(".told")).to_have_text(
+        re.compile(r"^They differ most at row \d+, column \d+: .*elsewhere\.$")
+    )
+    reds = difference.locator("canvas").evaluate("""canvas => {
+        const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        const found = [0, 0];
+        for (let at = 0; at < data.length; at += 4) {
+            const warm = data[at] - data[at + 2];
+            [found[0], found[1]] = [Math.max(found[0], warm), Math.min(found[1], warm)];
+        }
+        return found;
+    }""")
+    assert reds[0] > 40, "where the second looks more"
+    assert reds[1] < -40, "where it looks less"
+    before = difference.locator(".told").inner_text()
+    page.locator(".panel + .panel .thumb").nth(2).click()
+    expect(difference.locator(".told")).not_to_have_text(before)
+    box = place(difference.locator(".frame"))
+    difference.locator(".frame").hover(position={"x": box["width"] * 0.3, "y": box["height"] * 0.7})
+    expect(difference.locator(".told")).to_have_text(re.compile(r"^row 6, column 3: "))
+    for panel in (".panel:first-child", ".panel + .panel"):
+        expect(told(page, panel)).to_contain_text("row 6, column 3: ")
+
+
 def test_how_a_model_is_another_is_said_plainly(visit: Visit) -> None:
     page = visit(None, model="dates")
     said = page.evaluate("""async () => {

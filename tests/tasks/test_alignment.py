@@ -68,7 +68,7 @@ def test_links_count_the_words_of_the_text(lexicon: Any) -> None:
 
 
 def test_a_blank_text_has_no_links(lexicon: Any) -> None:
-    assert lexicon.translator.translate("  ").alignment == frozenset()
+    assert lexicon.translator.translate(["  "])[0].alignment == frozenset()
 
 
 def test_given_translations_are_aligned(lexicon: Any) -> None:

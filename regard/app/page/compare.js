@@ -12,7 +12,7 @@ const LONG = 2000;  // characters of an answer, above which differences are not 
 export class Comparison {
   /** `panels()`: the two, or one; `page()`: all, to be saved. */
   constructor(panels, page) {
-    Object.assign(this, {panels, key: "", data: null});
+    Object.assign(this, {panels, key: "", data: null, images: []});
     this.said = make("p", {});
     this.verdict = make("p", {class: "quiet", role: "status"});
     this.above = make("div", {class: "versus", hidden: true}, this.said, this.verdict);
@@ -53,17 +53,38 @@ export class Comparison {
     this.above.hidden = !this.isOn;
     if (this.isOn) this.tellAnswers();
     const key = this.isOn && this.wanted ? this.address({packed: true}) : "";
-    if (key === this.key) return;
+    if (key && key === this.key) return;
     this.key = key;
-    const data = key ? await get(key).catch(error => {
+    if (!key) return this.drawImages();
+    const data = await get(key).catch(error => {
       if (!(error instanceof Failure)) throw error;
       return null;  // too large, or on a page that was saved without it
-    }) : null;
+    });
     if (this.key !== key) return;
-    this.data = data;
-    this.below.hidden = !data || data.empty;
-    if (this.below.hidden) clear(this.look);
-    else await draw(this.look, {...data, title: ""}, {pointed: place => this.point(2, place)});
+    if (!data || data.empty) return this.hide();
+    [this.data, this.images] = [data, []];
+    this.below.hidden = this.keeping.hidden = false;
+    await draw(this.look, {...data, title: ""}, {pointed: place => this.point(2, place)});
+  }
+
+  hide() {
+    [this.data, this.images] = [null, []];
+    this.below.hidden = true;
+    clear(this.look);
+  }
+
+  /** Two looks over one image, as they are shown: their difference needs no server. */
+  drawImages() {
+    const panels = this.panels(), looks = panels.map(panel => panel.shownLook), urls = panels.map(panel => panel.question().url);
+    if (looks.length < 2 || !looks.every(Boolean) || urls[0] !== urls[1] || panels.some(panel => panel.state.steps)) return this.hide();
+    if (looks.every((look, at) => look.shares === this.images[at]?.shares)) return;
+    const models = panels.map(panel => panel.model.name), parts = looks.map(look => (look.title ?? look.name).split(" · ")[0]);
+    const names = [models, parts, ["the first", "the second"]].find(([one, other]) => one !== other);
+    this.hide();
+    this.images = looks;
+    this.below.hidden = false;
+    this.keeping.hidden = true;
+    draw(this.look, {kind: "image_difference", looks, image: looks[0].url, names}, {pointed: place => this.point(2, place)});
   }
 
   /** What a page without a server needs of this. */
@@ -101,7 +122,7 @@ export class Comparison {
   point(from, place) {
     if (!this.isOn) return;
     const views = [...this.panels().map(panel => panel.look), this.look];
-    const places = place && "row" in place ? this.placesOf(from, place) : [place, place, null];
+    const places = place && "row" in place ? this.placesOf(from, place) : [place, place, place];
     views.forEach((view, at) => { if (at !== from) view.shown?.point?.(places[at]); });
   }
 

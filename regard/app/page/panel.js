@@ -221,7 +221,7 @@ export class Panel {
   /** The answer that is seen, whose files can be kept; null: there is none. */
   settle(answer) {
     this.answer = answer;
-    if (!answer) [this.data, this.looking] = [null, null];
+    if (!answer) [this.data, this.looking, this.shownLook] = [null, null, null];
     this.keeping.hidden = !answer;
   }
 
@@ -338,13 +338,17 @@ export class Panel {
     try {
       const found = await picture(this.model, site, part);
       if (this.looking !== own) return;
-      this.data = found.data;
+      [this.data, this.shownLook] = [found.data, null];
       this.seen = {site: found.site};
       this.opened.close();
       await draw(this.look, this.question().url ? {...found.data, title: ""} : found.data, {  // an image has no title but its file's name
         open: isKept || this.isWhole ? null : place => this.opened.open({site: found.site === EVERY ? "" : found.site, ...place}),
         part: wanted => part({site: found.site, ...wanted}),
         pointed: this.pointed,
+        looked: look => {
+          this.shownLook = look;
+          this.drawn();
+        },
         languages: place => this.languagesAt(place || found.site),
         state: this.state.view,
         image: this.question().url,

@@ -36,7 +36,7 @@ export function sharesOf(weights, rows, columns) {
 }
 
 /** The image with its size. Without one a plain square. */
-async function loadImage(url) {
+export async function loadImage(url) {
   const picture = new Image();
   if (url) {
     picture.src = url;
@@ -93,7 +93,7 @@ function paintLook(canvas, {picture, width, height}, look, top, veil, strength, 
 
 /** `groups` is [{title, looks}], a look is {name, shares, rows, columns, place, most, alone, gate}; `top` is the share
     of the brightest colour, null: of each look its own; `topText` says so. `telling`: the most telling look is shown first. */
-export function showImages(root, {url, groups, top, topText, hint, telling = false}, {state, keep, tools = [], open = null, pointed = null}) {
+export function showImages(root, {url, groups, top, topText, hint, telling = false}, {state, keep, tools = [], open = null, pointed = null, looked = null}) {
   const looks = groups.flatMap(group => group.looks),
     told = toldLine(hint);
   const stage = make("canvas", {"aria-hidden": "true"}),
@@ -180,6 +180,7 @@ export function showImages(root, {url, groups, top, topText, hint, telling = fal
     paintStage();
     if (place) lookAt(...place);
     else tellLook();
+    looked?.({...looks[at], url});
   }
 
   function tellLook() {
@@ -309,7 +310,7 @@ export function showImages(root, {url, groups, top, topText, hint, telling = fal
   };
 }
 
-function placeWords(place, columns) {
+export function placeWords(place, columns) {
   return `row ${Math.floor(place / columns) + 1}, column ${(place % columns) + 1}`;
 }
 

@@ -40,6 +40,6 @@ export function show(element, data, host = {}) {
       topText: own ? "largest share of each map" : percentOf(top),
       hint: "Point at a map, or at a patch of the image.",
     },
-    {state, open: host.open, pointed: host.pointed, keep: changes => host.changed?.({...Object.assign(state, changes)})},
+    {state, open: host.open, pointed: host.pointed, looked: host.looked, keep: changes => host.changed?.({...Object.assign(state, changes)})},
   );
 }

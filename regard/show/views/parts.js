@@ -347,9 +347,9 @@ export function onTheme(redraw) {
 }
 
 /** Draws in words, and in pieces of words where they are asked for: `draw(root, data, context)` returns {close()}, and
-    {point(place)} where another view can point in this one; context is {state, keep, tools, open, pointed, languages}: what
+    {point(place)} where another view can point in this one; context is {state, keep, tools, open, pointed, looked, languages}: what
     is chosen, whom to tell of changes, the controls to show, what opens a weight, if it can be opened, whom to tell
-    of the place that is pointed at (null: none), and `languages(site)` of what is read and written, if they are known. */
+    of the place that is pointed at (null: none) and of the look over an image that is shown, and `languages(site)` of what is read and written, if they are known. */
 export function withPieces(element, data, host, draw) {
   let shown = null,
     awaited = null;
@@ -367,7 +367,7 @@ export function withPieces(element, data, host, draw) {
     const next = !pieces ? data : data.pieces === true ? await host.part({pieces: true}) : data.pieces;
     if (awaited !== own) return;
     shown?.close();
-    shown = draw(root, next, {state, keep, tools, open, pointed: host.pointed, languages: host.languages});
+    shown = draw(root, next, {state, keep, tools, open, pointed: host.pointed, looked: host.looked, languages: host.languages});
   }
 
   const tools =
