@@ -30,10 +30,9 @@ SLIDERS = {"length": (1, 60), "items": (2, 8), "seed": (0, 30)}
 
 
 def the_tape(length: int = 20) -> Tape:
-    """To copy. Time goes from left to right. First the bits come in, then they are to be given back, and the two
-    rows of bits are the same. Look at the heads below: while it reads in, the write head moves on one place a
-    step, a straight slope. Then the read head goes along the same slope, from the same place on: it has
-    learned to use the memory as a tape."""
+    """To copy. First the bits come in, then they are to be given back, and what comes out is what came in. Look
+    at the heads: while it reads in, the write head moves on one place a step, a straight slope. Then the read
+    head goes along the same slope, from the same place on: it has learned to use the memory as a tape."""
     return regard.load("copy").recall(length=length).picture()
 
 

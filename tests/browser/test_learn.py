@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from expected import expect
+import numpy as np
+from expected import expect, place
 
 from regard.gallery import GALLERY
+from regard.show import Tape
 
 
 def test_the_tab_shows_examples_and_answers_what_is_typed(
@@ -52,3 +54,20 @@ def test_a_slider_on_a_phone_in_the_dark(
     expect(part).to_contain_text("the age read is 58")
     assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
     assert not violations(page)
+
+
+def test_a_tape_keeps_its_size_when_a_slider_moves(page: Any, address: str) -> None:
+    tape = Tape({"input": np.eye(4, 40)}, memory=np.zeros((40, 6, 4))).data()
+    slider = {"name": "length", "default": 20, "least": 1, "most": 60, "step": 1}
+    text = [{"kind": "text", "spans": [{"kind": "text", "words": "A long text. " * 800}]}]
+    step = {"name": "one", "heading": "One", "text": text, "code": "", "inputs": [slider], "result": tape}
+    example = {"name": "turing", "title": "T", "text": [], "try": [], "where": [], "notebook": "", "steps": [step]}
+    page.route("**/api/gallery/turing", lambda route: route.fulfill(json=example))
+    page.route("**/api/gallery/turing/one", lambda route: route.fulfill(json={**tape, "title": "anew"}))
+    page.goto(f"{address}/learn#turing")
+    before = place(page.locator(".regard-tape .track"))
+    assert before["height"] > 300
+    page.get_by_role("slider", name="length").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".regard-tape h4")).to_have_text("anew")
+    assert place(page.locator(".regard-tape .track"))["height"] == before["height"]

@@ -79,8 +79,10 @@ def list_examples() -> None:
     print("\n`regard gallery NAME` makes one, `regard gallery --all` all.")
 
 
-def write_pages(names: Sequence[str], out: Path, *, index: bool = False, constants: Sequence[str] = ()) -> None:
-    """Each path is printed when its page is there."""
+def write_pages(
+    names: Sequence[str], out: Path, *, index: bool = False, constants: Sequence[str] = ()
+) -> list[Path]:
+    """Each path is printed when its page is there. What was written."""
     from regard.base.files import write_file
     from regard.errors import BadInput
     from regard.gallery.core import page
@@ -93,6 +95,7 @@ def write_pages(names: Sequence[str], out: Path, *, index: bool = False, constan
         raise BadInput(f"--set wants NAME=VALUE, as STEPS=2000; got {wrong[0]!r}")
     changed = dict(parse_change(text)[:2] for text in constants)
     out.mkdir(parents=True, exist_ok=True)
+    written = [out / "index.html"] if index else []
     if index:
         write_file(out / "index.html", page.index([read_example(name) for name in names]).encode())
     for name in names:
@@ -102,7 +105,9 @@ def write_pages(names: Sequence[str], out: Path, *, index: bool = False, constan
             told=lambda step, name=name: say(f"{name}: {step.heading}"),  # type: ignore[misc]
             constants=changed,
         )
-        write_file(out / f"{name}.html", page.page(made, back=index).encode())
-        write_file(out / f"{name}.ipynb", notebook(made.example).encode())
+        written += [out / f"{name}.html", out / f"{name}.ipynb"]
+        write_file(written[-2], page.page(made, back=index).encode())
+        write_file(written[-1], notebook(made.example).encode())
         say(f"{name}: {time.monotonic() - began:.0f} s")
         print(out / f"{name}.html", flush=True)
+    return written

@@ -36,8 +36,9 @@ def page(
 
     It holds the answers of the runs to their examples, or to the texts that you give, with everything they looked
     at, and the steps of short answers. Open FOLDER/index.html from disk, or copy FOLDER to a web host. Only what is
-    in it can be asked, and whoever opens it needs no Python. This needs the extra `serve`: pip install
-    'regard[serve]'."""
+    in it can be asked, and whoever opens it needs no Python. What an earlier site left in FOLDER and this one does
+    not have is removed, by the list in FOLDER/files.json; other files stay. This needs the extra `serve`:
+    pip install 'regard[serve]'."""
     from regard.app.console import tell
     from regard.app.serve.start import check_installed, check_runs
     from regard.gallery import GALLERY
@@ -46,13 +47,15 @@ def page(
     check_installed()
     from regard.app.cli.gallery_command import write_pages
     from regard.app.serve.site import new_shelf, write_site
+    from regard.app.serve.site_files import tidy
 
     shelf = new_shelf(runs or [], device)
     if runs:
         check_runs(shelf)
     written = write_site(shelf, out, text or [], gallery="gallery/index.html" if gallery else "", told=say)
     if gallery:
-        write_pages(list(GALLERY), out / "gallery", index=True)
+        written += write_pages(list(GALLERY), out / "gallery", index=True)
+    tidy(out, written)
     size = sum(path.stat().st_size for path in written)
     tell(f"{len(written)} files, {size / 1e6:.1f} MB")
     print(out / "index.html")

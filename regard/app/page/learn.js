@@ -53,7 +53,7 @@ async function showResult(place, result, name) {
   }
   let drawing = place.firstElementChild;
   if (!drawing?.classList.contains("regard")) place.replaceChildren(drawing = make("div"));
-  await draw(drawing, result, {level: 4});
+  await draw(drawing, result, {level: 4, inText: true});
 }
 
 // -- inputs

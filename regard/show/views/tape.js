@@ -31,7 +31,8 @@ const LOW = 3, // pixels of a step: at least, at most
   WIDE = 16,
   GAP = 18; // pixels between panels
 const NUMBERS = 34, // pixels for the numbers of steps
-  NAMES = 22; // pixels for the names of panels
+  NAMES = 22, // pixels for the names of panels
+  ABOVE = 0.3; // of the window, left free where a tape stands in a text
 
 export function show(element, data, host = {}) {
   const state = {...host.state},
@@ -106,7 +107,7 @@ export function show(element, data, host = {}) {
   );
 
   function lay() {
-    const top = scroll.getBoundingClientRect().top;
+    const top = host.inText ? ABOVE * innerHeight : scroll.getBoundingClientRect().top;
     high = clampTo(Math.floor((innerHeight - top - NAMES - 44) / steps), LOW, HIGH);
     let left = NUMBERS;
     const names = panels.map((panel, at) => {
