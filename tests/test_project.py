@@ -272,6 +272,7 @@ image = shapes("test", 1).pixels[0]
 asked = {"recognise": [image], "caption": [image], "recall": []}
 asked["fewshot"] = [image, {"a": image, "b": image[::-1]}]
 asked |= {"fill": ["I [MASK] you."], "play": [0], "follows": ["Anna is a baker.", "She gets up at four."]}
+asked["ask"] = ["Where does Nora live?", "Nora lives in Oslo."]
 options = {"generate": {"max_tokens": 20}}
 texts = []
 for run in runs:
