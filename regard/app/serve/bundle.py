@@ -20,6 +20,8 @@ INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
 VIEW = "import(`../views/${kind}.js`)"  # what loads a view when it is needed
 STYLES = re.compile(r'(<link rel="stylesheet"[^>]*>\n)+')
 SCRIPT = re.compile(r'<script type="module" src="([^"]+)"></script>\n')
+FRAME = "page/frame.html"  # what all pages share; a page begins with the words that are its own
+FIELDS = re.compile(r"<!-- in frame\.html\n(.*?)-->\n", re.DOTALL)
 LATER = "page/views.js"  # the views that a page begins without
 FIRST = ("map",)  # the views that it has from the start
 # Modules by name; a view that is not there yet comes with all others.
@@ -37,6 +39,18 @@ class Whole:
 
     text: str
     hashes: tuple[str, str]
+
+
+def framed(page: str, files: Texts) -> str:
+    """A page in the frame of all pages."""
+    fields = FIELDS.match(page)
+    assert fields is not None
+    own = dict(line.split(": ", 1) for line in fields[1].splitlines())
+    tab = f'href="{own.pop("tab")}"'
+    text = files[FRAME].replace(tab, f'{tab} aria-current="page"')
+    for name, value in {"head": "", **own, "body": page[fields.end() :].rstrip()}.items():
+        text = text.replace(f"{{{{{name}}}}}", value)
+    return text.replace("\n\n", "\n")  # a page without a head of its own
 
 
 def whole(page: str, files: Texts, *, every_view: bool = False) -> Whole:

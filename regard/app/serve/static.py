@@ -11,7 +11,7 @@ from importlib.resources import files
 from starlette.requests import Request
 from starlette.responses import Response
 
-from regard.app.serve.bundle import LATER, later_views, whole
+from regard.app.serve.bundle import LATER, framed, later_views, whole
 from regard.app.serve.limits import Refused
 
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -35,10 +35,11 @@ class Files:
     """All files by their addresses."""
 
     def __init__(self) -> None:
-        self.files, texts = dict(read_files()), read_texts()
+        texts = read_texts()
+        self.files = {name: file for name, file in read_files() if not name.endswith(".html")}
         self.hashes: tuple[str, ...] = ()  # of the scripts and styles inside the pages
         for address, name in PAGES.items():
-            made = whole(texts[name[1:]], texts)
+            made = whole(framed(texts[name[1:]], texts), texts)
             self.files[address] = File(made.text.encode(), TYPES[".html"])
             self.hashes += made.hashes
         self.files[f"/{LATER}"] = File(later_views(texts).encode(), TYPES[".js"])
