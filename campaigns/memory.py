@@ -16,7 +16,8 @@ from campaigns.frame import Case, Fault, campaign
 from campaigns.trainings import train, write_data
 from regard.runs.shipped import SHIPPED, shipped
 
-WARM = 0.3  # the share of the rounds after which memory is compared
+WARM = 0.3  # the share of the rounds that does not count
+FEW = 20  # the least of so small a part of the rounds, and of three at least, is taken at each end
 ROUNDS = {"answers": 1000, "loads": 100, "trainings": 20, "requests": 40}
 EACH = 25  # requests of a round
 MOST = {
@@ -31,7 +32,7 @@ PATIENCE = 3600
 @campaign(
     "memory",
     "1,000 answers of a run, or 100 loads, or 20 trainings, in one process, or 1,000 damaged requests to a server; "
-    f"its resident memory after {WARM:.0%} of them and at the end.",
+    f"its resident memory after {WARM:.0%} of them and at the end, the least of a few rounds.",
     holds="it gains at most 1 MiB in the answers, 2 in the loads, 8 in the trainings, 4 in the requests.",
     reach=60,
 )
@@ -64,14 +65,15 @@ def judge(kind: str, what: str, gained: float) -> str:
 
 
 def grown(work: Callable[[int], object], rounds: int, pid: int | str = "self") -> float:
-    """MiB between the warm-up and the end, of this process or another."""
-    first = int(WARM * rounds)
-    before = 0.0
+    """MiB between a few rounds behind the warm-up and the last ones, of this process or another: the least of each,
+    as an allocator keeps some for a while."""
+    first, few = int(WARM * rounds), max(3, rounds // FEW)
+    seen = []
     for number in range(rounds):
-        if number == first:
-            before = resident(pid)
         work(number)
-    return resident(pid) - before
+        if first <= number < first + few or number >= rounds - few:
+            seen.append(resident(pid))
+    return min(seen[-few:]) - min(seen[:few])
 
 
 def resident(pid: int | str) -> float:
