@@ -15,7 +15,7 @@ from PIL import Image
 
 import regard
 
-EPISODES, WAYS, ASKED = 60, 5, 2
+EPISODES, WAYS, ASKED = 400, 5, 2
 
 
 def nearest(examples: np.ndarray, asked: np.ndarray) -> list[int]:

@@ -35,6 +35,7 @@ from regard.show.overlay import PHOTO_SIDE
 from regard.show.picture import Picture, counted, titled
 from regard.show.plain import plain_table
 from regard.show.scales import Scale, check_scale, top_of
+from regard.show.site_names import spoken_line
 from regard.show.terminal import half_blocks, side_by_side, title_lines, usable_width
 
 QUERY = 128  # the longer side of the query
@@ -82,6 +83,7 @@ class Examples(Picture):
     scale: Scale = None
 
     kind = "examples"
+    of_layers = "looks"
     png_side = PHOTO_SIDE
 
     def __post_init__(self) -> None:
@@ -147,7 +149,7 @@ class Examples(Picture):
         marks.append(query)
         left, y = float(EDGE + QUERY + 2 * BETWEEN), top
         for look in self.looks:
-            name, note = trim(clean(look), 80), f"{self.notes(look)}; a full bar is {100 * self.tops[look]:g} %"
+            name, note = trim(clean(spoken_line(look)), 80), f"{self.notes(look)}; a full bar is {100 * self.tops[look]:g} %"
             after = left + text_width(name) * NAME + 8
             marks += [Text(left, y + NAME, name, bold=True), quiet(after, y + NAME, note)]
             examples, y, end = self._draw_look(look, left, y + 1.6 * NAME)
@@ -204,7 +206,7 @@ class Examples(Picture):
         width = usable_width(width)
         lines = title_lines(self.title, self.caption, width)
         for name, weights in self.looks.items():
-            lines += ["", trim(clean(name), width)]
+            lines += ["", *title_lines(name, "", width)]
             ranked = sorted(range(len(self.examples)), key=lambda at: -weights[at])[:MANY]
             if colour:
                 shown = [(["query"], half_blocks(resize(self.query, CELLS, CELLS)))]

@@ -46,6 +46,7 @@ class Picture(ABC):
     """What can be saved as .png, .svg or .html, and shows itself in a notebook."""
 
     kind: ClassVar[str]  # the view views/KIND.js draws it
+    of_layers: ClassVar[str] = "panels"  # the field whose keys are names of layers, if there is one
     png_side: ClassVar[int] = 4_000  # dots on the longer side of a PNG before it gets fewer dots per inch
     title: str
     _pieces: Self | None = None  # set by `over`
@@ -95,7 +96,7 @@ class Picture(ABC):
     @property
     def said(self) -> dict[str, dict[str, str]]:
         """What a person would call the layers that the picture names, by their names in the code."""
-        said = said_of([self.title, *getattr(self, "panels", ())])
+        said = said_of([self.title, *getattr(self, self.of_layers, ())])
         return {"said": said} if said else {}
 
     def _fields(self) -> dict[str, Any]:

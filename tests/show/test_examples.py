@@ -94,6 +94,14 @@ def test_in_a_terminal():
     assert "\x1b[38;2;" in drawn().terminal(colour=True, width=80)
 
 
+def test_looks_are_named_as_people_say():
+    """In all forms, with the code's name beside it."""
+    picture, said = drawn({"blocks.0.attend": [0.5, 0.3, 0.2]}), "first layer, looking at its own input"
+    assert f">{said} · blocks.0.attend<" in picture.svg()
+    assert f"{said} · blocks.0.attend\n" in picture.terminal(width=80)
+    assert picture.data()["said"] == {"blocks.0.attend": said}
+
+
 def test_long_names_of_classes_are_told_apart():
     names = ["images_background/Greek/character01", "images_background/Greek/character02"]
     root = ElementTree.fromstring(drawn(labels=names).svg())

@@ -13,6 +13,7 @@ import {
   tokenOf,
   topOf,
 } from "./parts.js";
+import {siteTitle} from "./said.js";
 
 const HINT = "The bar below an example is how much the image looked at it. Point at an example, or use the arrow keys, to see its weight and those of its class.";
 
@@ -39,7 +40,7 @@ export function show(element, data, host = {}) {
     key = make("p", {class: "key"});
   let look = Math.max(0, names.indexOf(state.look));
 
-  const select = make("select", {}, ...names.map((name, at) => make("option", {value: at}, clean(name))));
+  const select = make("select", {}, ...names.map((name, at) => make("option", {value: at}, siteTitle(clean(name), data.said))));
   const tools =
     names.length > 1 ? [make("div", {class: "tools"}, make("label", {class: "field"}, "Look of", select))] : [];
   select.value = String(look);
