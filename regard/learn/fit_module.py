@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -21,6 +21,8 @@ from regard.data.batches.batch import send, wide
 from regard.errors import BadInput, RunError
 from regard.layers.loss import Loss
 from regard.learn.lock import locked
+from regard.learn.loggers.logger import check_there
+from regard.learn.loggers.loggers import Loggers
 from regard.learn.loop import Report, take_steps
 from regard.learn.progress import Progress
 from regard.learn.restart import goes_on
@@ -64,6 +66,7 @@ def fit(
     compile: bool = False,
     seed: int = 0,
     device: str = "auto",
+    log: str | Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Report:
     """Train a module of your own; it ends with its best weights, in eval mode.
@@ -105,6 +108,7 @@ def fit(
         `safetensors.torch.load_model(model, "OUT/model.safetensors")` reads the weights into a model.
     eval_every: steps between validations, and between checkpoints.
     patience: validations without improvement before the training stops early; 0: it never does.
+    log: where the rows of log.jsonl also go: tensorboard, trackio, wandb, mlflow, or several of these.
 
     Ctrl-C saves a checkpoint and raises `regard.Interrupted`; an exception of data, loss or validate comes out as
     it is, after a checkpoint of the last good step. The same call with resume=True goes on from there. It takes
@@ -135,7 +139,9 @@ def fit(
         patience=patience,
         seed=seed,
         device=device,
+        log=log if isinstance(log, str) else tuple(log),
     )
+    check_there(settings.loggers)
     folder = Path(out)
     batches = Batches(data, seed)
     measure = validate if callable(validate) else mean_loss(loss, validate)
@@ -154,7 +160,9 @@ def fit(
                 f"{folder} already holds a model, whose weights would be lost; take another folder as out"
             )
         stepper = Stepper(model, settings, lambda batch: by_share(counted_once(loss(model, batch))))
-        report = take_steps(stepper, batches, validation, folder, resume, progress or Progress(unit="batches"))
+        loggers = Loggers(settings.loggers, {f"train.{name}": value for name, value in asdict(settings).items()})
+        shown = progress or Progress(unit="batches")
+        report = take_steps(stepper, batches, validation, folder, resume, shown, loggers=loggers)
         if report.best is not None:
             if is_first():
                 fill(model, load_file(folder / WEIGHTS), source=folder / WEIGHTS)

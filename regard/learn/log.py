@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from regard.base.files import check_regular, open_to_append, refuse_link, write_file
 from regard.learn.checkpoint import Say, Standing
+from regard.learn.loggers.loggers import Loggers
 
 CHANGED_DATA = "changed_data"  # of a row: how the data differs from what the training was begun with
 LONGEST_ROW = 1 << 20  # bytes
@@ -22,10 +24,13 @@ CHOSEN = "auto"  # of a row: what `auto` stands for from here on
 
 class Log:
     """Rows are buffered and written about once a second. Until then their values may stay on the GPU, so that
-    logging a step needs no GPU sync."""
+    logging a step needs no GPU sync. What was written goes to the loggers too."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, path: Path, clock: Callable[[], float] = time.monotonic, loggers: Loggers | None = None
+    ) -> None:
         refuse_link(path)
+        self.loggers = loggers or Loggers()
         self.path, self.clock = path, clock
         self.rows: list[dict[str, Any]] = []
         self.written = clock()
@@ -74,8 +79,22 @@ class Log:
             file.flush()
             if sync:
                 os.fsync(file.fileno())
+        self.loggers.rows(rows)
         self.written = self.clock()
         return rows
+
+    def pictures(self, step: int) -> None:
+        """Of where the model looks now, for the loggers."""
+        self.loggers.pictures(step)
+
+    @contextmanager
+    def logging(self, step: int) -> Iterator[None]:
+        """Around a training after this step."""
+        self.loggers.begin(self.path.parent, step)
+        try:
+            yield
+        finally:
+            self.loggers.end()
 
 
 class NoLog(Log):
@@ -92,6 +111,13 @@ class NoLog(Log):
 
     def flush(self, *, sync: bool = False) -> list[dict[str, Any]]:
         return []
+
+    def pictures(self, step: int) -> None:
+        """None are drawn."""
+
+    @contextmanager
+    def logging(self, step: int) -> Iterator[None]:
+        yield
 
 
 def _row_before(line: bytes, standing: Standing) -> dict[str, Any] | None:

@@ -24,6 +24,7 @@ from regard.learn.checkpoint import Standing
 from regard.learn.deterministic import deterministic
 from regard.learn.interrupt import Interrupt
 from regard.learn.log import CHANGED_DATA, CHOSEN, Log, NoLog
+from regard.learn.loggers.loggers import Loggers
 from regard.learn.optimise import rate_at
 from regard.learn.progress import Progress, say
 from regard.learn.restart import mark, unmark
@@ -82,15 +83,16 @@ def take_steps(
     resume: bool,
     progress: Progress,
     changed: Sequence[str] = (),
+    loggers: Loggers | None = None,
 ) -> Report:
     """Train in a folder that the caller has locked; the model is left with the weights of the last step. `changed`,
-    for the log: how the data differs from what a resumed training was begun with.
+    for the log: how the data differs from what a resumed training was begun with. `loggers` get what is logged.
 
     Ctrl-C and SIGTERM save a checkpoint and raise Interrupted. An error of the data, the loss or the validation
     leaves a checkpoint of the last good step."""
     settings, team = stepper.settings, stepper.team
     standing = _start(folder, stepper, resume, progress.say)
-    log = _open_log(folder, standing, changed, progress.say, team)
+    log = _open_log(folder, standing, changed, progress.say, team, loggers)
     if standing.ended:
         more = "Set patience to 0" if _is_perfect(standing, settings) else "Raise steps or patience"
         progress.say(f"{folder} is already trained: {standing.step} steps. {more} to go on.")
@@ -115,6 +117,7 @@ def take_steps(
                 metrics = _measure(stepper, validation, standing, interrupt)
                 if metrics is not None:
                     log.add(validation.judge(metrics, standing, progress, stepper.whole_model))
+                    log.pictures(standing.step)
             stop = interrupt.agree(team.highest)
             if standing.validated or stop:
                 watch.look(sync=True)
@@ -177,10 +180,17 @@ def _make_ready(folder: Path, training: Path, resume: bool) -> None:
     mark(folder)
 
 
-def _open_log(folder: Path, standing: Standing, changed: Sequence[str], say: checkpoint.Say, team: Alone) -> Log:
+def _open_log(
+    folder: Path,
+    standing: Standing,
+    changed: Sequence[str],
+    say: checkpoint.Say,
+    team: Alone,
+    loggers: Loggers | None,
+) -> Log:
     if not team.is_first:
         return NoLog()
-    log = Log(folder / "log.jsonl")
+    log = Log(folder / "log.jsonl", loggers=loggers)
     log.cut(standing, say)
     if changed:
         log.add({"step": standing.step, CHANGED_DATA: list(changed)})
@@ -283,6 +293,7 @@ def _around(stepper: Stepper, standing: Standing, watch: Watch, folder: Path) ->
     same = deterministic() if settings.deterministic else nullcontext()
     products = nullcontext() if settings.precision == "float32" else with_tf32(stepper.device)
     with (
+        watch.log.logging(standing.step),
         current(stepper.device),
         same,
         exact,

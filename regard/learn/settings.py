@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from regard.base.fields import check, setting
+from regard.base.fields import check, file_names, setting
+from regard.learn.loggers.logger import LOGGERS
 
 AUTO = "auto"
 LAST = "last"
@@ -68,6 +69,9 @@ class Training:
     # validations without improvement before stopping early; two perfect ones in a row stop too; 0: never stop
     patience: int = setting(0, at_least=0)
     average_checkpoints: int = setting(0, at_least=0)  # average so many of the last checkpoints at the end
+    # where the rows of log.jsonl also go, with pictures of where the model looks at a few held-out inputs: one
+    # logger or a list of them; each is an extra of regard
+    log: str | tuple[str, ...] = setting((), choices=LOGGERS)
     seed: int = setting(0, at_least=0)  # of the first weights, dropout and the order of the data
     device: str = "auto"  # torch's name (cpu, cuda, cuda:1, mps); auto: a GPU if there is one
     # hard attention and agents: weight of the REINFORCE term in the loss
@@ -84,6 +88,11 @@ class Training:
     ppo_clip: float = setting(0.2, above=0)
     # linear: entropy_weight falls to 0 over the training
     entropy_schedule: str = setting("constant", choices=("constant", "linear"))
+
+    @property
+    def loggers(self) -> tuple[str, ...]:
+        """`log` as a list."""
+        return file_names(self.log)
 
     @property
     def updates(self) -> int:

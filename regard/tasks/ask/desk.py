@@ -75,6 +75,9 @@ class AskDesk(ReaderDesk[QuestionSettings, QuestionReader, list[Question]]):
         counts = {"questions": len(data)} | ({"without an answer": len(without)} if without else {})
         return Evaluation(metrics, counts, rows=rows)
 
+    def held_out(self, run: QuestionReader, data: list[Question], count: int) -> Iterator[AskedText]:
+        return run.answers(run.read_question(row.text, row.context) for row in data[:count])
+
     def ticks(self, data: list[Question]) -> int:
         return len(data)
 

@@ -62,6 +62,10 @@ class CaptionDesk(
     def has_columns(self, settings: CaptionSettings) -> bool:
         return bool(settings.test_files)
 
+    def held_out(self, run: Captioner, data: TestCaptions, count: int) -> list[Caption]:
+        run.check_looks()
+        return run.caption([data.subset.images.read(row) for row in range(min(count, len(data.subset)))])
+
     def ticks(self, data: TestCaptions) -> int:
         return len(data.subset)
 

@@ -85,6 +85,10 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
             return evaluation
         return with_layers(evaluation, model.layer_weights)
 
+    def held_out(self, run: TextReader, data: LabelledData, count: int) -> list[ClassifiedText]:
+        texts = (run.tokenizer.decode(data.row(number)[0]) for number in range(min(count, len(data))))
+        return [run.classify(text) for text in texts if text.strip()]
+
     def ticks(self, data: LabelledData) -> int:
         return len(data.order(0))
 

@@ -25,6 +25,7 @@ from regard.runs.folder import Folder, own_files
 from regard.runs.replacing import check_replaceable
 from regard.runs.weights import has_weights
 from regard.tasks.core.model_size import fit_to_data
+from regard.tasks.core.recipe_files import by_key
 from regard.tasks.core.same_data import check_same
 from regard.tasks.core.settings import AnyJob
 from regard.tasks.core.table import TASKS, AnyTask, task_for
@@ -33,6 +34,7 @@ HARDWARE = ("device", "compile", "capture", "shard", "recompute", "async_save")
 # Settings that may change when a training goes on.
 FREE = (
     *(f"train.{name}" for name in ("steps", "eval_every", "patience", *HARDWARE)),
+    "train.log",
     "data.skip_broken",  # a broken image may have stopped the training
 )
 
@@ -159,10 +161,7 @@ def check_recipe(folder: Path, recipe: str, settings: Training) -> None:
     begun = Folder(folder).recipe
     if begun is None:
         raise RunError(f"{folder} has no {runs.RECIPE} that says how the training was begun")
-    then, now = (
-        {f"{name}.{key}": value for name, part in table.items() for key, value in part.items()}
-        for table in (begun, tomllib.loads(recipe))
-    )
+    then, now = (by_key(table) for table in (begun, tomllib.loads(recipe)))
     for key in sorted(then.keys() ^ now.keys() | {key for key in then if then[key] != now.get(key)}):
         if key not in FREE:
             was, comes = (repr(part[key]) if key in part else "not set" for part in (then, now))

@@ -135,6 +135,11 @@ class Desk(ABC, Generic[S, R, D]):
         card's `chosen_by`. Asked once, after a training; it may take seconds."""
         return {}
 
+    def held_out(self, run: R, data: D, count: int) -> Iterable[Answer]:
+        """Answers to the first inputs of the validation data, whose pictures loggers get; none: there is nothing
+        to look at."""
+        return ()
+
     def compare(self, first: Evaluation, second: Evaluation) -> list[Comparison]:
         """Is the second better than the first, or could it be luck?"""
         return []

@@ -89,3 +89,8 @@ def files_of_recipe(names: Sequence[str]) -> Iterator[None]:
             f"the test data of the recipe, {named}, is not what this run can be evaluated on; name it yourself to "
             f"see why, or name other data: {BY_NAME}"
         ) from None
+
+
+def by_key(table: Recipe) -> dict[str, Any]:
+    """The settings of a recipe by section.key."""
+    return {f"{name}.{key}": value for name, part in table.items() for key, value in part.items()}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +25,8 @@ from regard.errors import BadInput, Interrupted, RecipeError
 from regard.learn import auto
 from regard.learn.checkpoint import checkpoints, chosen_before
 from regard.learn.lock import locked
+from regard.learn.loggers.logger import check_there
+from regard.learn.loggers.loggers import Loggers
 from regard.learn.loop import Report, take_steps
 from regard.learn.ppo import passes
 from regard.learn.progress import Progress, say
@@ -39,7 +43,9 @@ from regard.show import loss_curve
 from regard.tasks.core.before_training import keep_recipe, look_around, take_weights, warn_of_frozen
 from regard.tasks.core.desk import Prepared
 from regard.tasks.core.given_data import Given, data_of
+from regard.tasks.core.held_out import pictures_of
 from regard.tasks.core.recipe import chosen_by, logged, read
+from regard.tasks.core.recipe_files import by_key
 from regard.tasks.core.run import Run
 from regard.tasks.core.same_data import record
 from regard.tasks.core.settings import BLOCKS, AnyJob
@@ -175,6 +181,7 @@ def _train(
     start: Path | None,
 ) -> Report:
     device = choose_device(job.train.device, job.train.precision)  # a missing device is refused before any work
+    check_there(job.train.loggers)
     if job.train.capture is True and device.type == "cuda" and processes.launched():
         say("Steps are not captured under torchrun (train.capture)")
     task = TASKS[job.task]
@@ -205,7 +212,7 @@ def _train(
             else:
                 runs.begin(out, model, artifacts, recipe, job.decode)
             record(out, found.digests)
-        report = run_loop(job, task, model, prepared, out, resume, found.changed, asked)
+        report = run_loop(job, task, model, prepared, out, resume, found.changed, asked, recipe)
     finally:
         if processes.is_first():
             shutil.rmtree(out / BLOCKS, ignore_errors=True)  # made again if the training goes on
@@ -259,6 +266,7 @@ def run_loop(
     resume: bool,
     changed: Sequence[str],
     asked: Training,
+    recipe: str,
 ) -> Report:
     """The training loop, with validation by the task's own evaluation."""
     progress = Progress(unit=task.unit)
@@ -282,8 +290,10 @@ def run_loop(
         divided=True,
     )
     stepper = Stepper(model, job.train, passes=passes(model, job.train), asked=asked)
+    draw = None if stepper.team.sharded else partial(pictures_of, task, prepared)  # no process has all weights
+    loggers = Loggers(job.train.loggers, by_key(tomllib.loads(recipe)), draw)
     try:
-        return take_steps(stepper, prepared.data, validation, out, resume, progress, changed)
+        return take_steps(stepper, prepared.data, validation, out, resume, progress, changed, loggers)
     except Interrupted as stop:
         if stop.best:
             raise

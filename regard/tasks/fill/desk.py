@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -102,6 +103,13 @@ class FillDesk(MaskedDesk):
         if only:
             return Evaluation({name: metrics[name] for name in only if name in metrics})
         return Evaluation(metrics, {"documents": data.documents, "tokens": masked.tokens})
+
+    def held_out(self, run: Reader, data: TestText, count: int) -> Iterator[Filled]:
+        """Sentences whose middle word is a blank."""
+        for ids in islice(data.data.sentences, count):
+            words = run.tokenizer.decode(list(ids)[: run.max_length // 2]).split() or [""]
+            words[len(words) // 2] = str(run.blank)
+            yield run.fill(" ".join(words))
 
     # -- asking
 

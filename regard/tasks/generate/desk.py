@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from regard.attention.trace import sites_of
@@ -26,6 +27,8 @@ from regard.tasks.generate.run import LanguageModel, Prompt
 from regard.tasks.generate.settings import PAIRS, TextSettings
 from regard.tasks.shared.measuring import total_loss
 from regard.tasks.shared.writing_desk import WritingDesk
+
+LOOKED_AT, WRITTEN = 24, 12  # tokens of a held-out text, and tokens that continue it
 
 
 class GenerateDesk(WritingDesk[TextSettings, LanguageModel, TestText]):
@@ -85,6 +88,13 @@ class GenerateDesk(WritingDesk[TextSettings, LanguageModel, TestText]):
                 "stride": data.stride,
             },
         )
+
+    def held_out(self, run: LanguageModel, data: TestText, count: int) -> Iterator[Continuation]:
+        """What each window of the text begins with is a prompt."""
+        for batch in islice((data.windows.batch(item) for item in data.windows.order()), count):
+            words = batch.tokens[0, :LOOKED_AT].tolist()
+            decode = Decoding(max_length=WRITTEN)
+            yield next(run.continuations([Prompt(run.tokenizer.decode(words), words)], decode))
 
     # -- asking
 

@@ -56,6 +56,9 @@ class PlayDesk(Desk[PlaySettings, Agent, range]):
     def test_data(self, run: Agent, settings: PlaySettings) -> Iterator[range]:
         yield range(settings.test_count)
 
+    def held_out(self, run: Agent, data: range, count: int) -> Iterator[Trial]:
+        return run.answers(data[:count])
+
     def ticks(self, data: range) -> int:
         return len(data)
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
 from regard.data.artifacts import Artifacts
 from regard.data.made.sequences import BitBatch, BitData
 from regard.models.protocols import Model
@@ -65,6 +67,11 @@ class RecallDesk(Desk[RecallSettings, Recaller, HeldSequences]):
     @contextmanager
     def test_data(self, run: Recaller, settings: RecallSettings) -> Iterator[HeldSequences]:
         yield HeldSequences(settings.kind, tuple(settings.test_sizes()), settings.test_count, TEST)
+
+    def held_out(self, run: Recaller, data: HeldSequences, count: int) -> Iterator[Recalled]:
+        return run.answers(
+            data.kind.draw(np.random.default_rng((data.part, *size)), 1, size) for size in data.sizes[:count]
+        )
 
     def ticks(self, data: HeldSequences) -> int:
         return len(data)

@@ -103,6 +103,10 @@ class RecogniseDesk(ImageDesk[ImageSettings, Recogniser, ImageData]):
         """Mean gates of each class."""
         return side_by_side({run: gates_of(evaluation) for run, evaluation in evaluations.items()})
 
+    def held_out(self, run: Recogniser, data: ImageData, count: int) -> list[Recognised]:
+        run.check_looks()
+        return run.recognise([data.images.read(int(row)) for row in data.rows[:count]])
+
     def ticks(self, data: ImageData) -> int:
         return len(data.order(0))
 

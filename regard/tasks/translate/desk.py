@@ -68,6 +68,10 @@ class TranslateDesk(WritingDesk[PairSettings, Translator, TestPairs]):
         groups = (group for name in settings.test_files for group in find_aligned(name))
         return not settings.made and all(len(group) == 1 for group in groups)
 
+    def held_out(self, run: Translator, data: TestPairs, count: int) -> Iterator[Translation]:
+        towards = run.towards(next(iter(run.tags), None))
+        return towards.answers(run.read(source) for source, _ in data.examples[:count])
+
     def ticks(self, data: TestPairs) -> int:
         return len(data.examples)
 
