@@ -130,70 +130,158 @@ def _checked(function: Door) -> Door:
 # What a folder holds is known only when it is opened: with `task`, which is checked then, the type is known before.
 @overload
 def load(
-    run: Literal["dates", "dates-luong", "dates-seq2seq", "de-en"], *, device: str = ..., task: None = ...
+    run: Literal["dates", "dates-luong", "dates-seq2seq", "de-en"],
+    *,
+    device: str = ...,
+    engine: str = ...,
+    dtype: str = ...,
+    task: None = ...,
 ) -> Translator: ...
 @overload
 def load(
-    run: Literal["sentences-lstmn", "shakespeare", "shakespeare-rnnlm"], *, device: str = ..., task: None = ...
+    run: Literal["sentences-lstmn", "shakespeare", "shakespeare-rnnlm"],
+    *,
+    device: str = ...,
+    engine: str = ...,
+    dtype: str = ...,
+    task: None = ...,
 ) -> LanguageModel: ...
 @overload
-def load(run: Literal["paragraphs", "sentences-bert"], *, device: str = ..., task: None = ...) -> Reader: ...
-@overload
-def load(run: Literal["facts"], *, device: str = ..., task: None = ...) -> QuestionReader: ...
-@overload
-def load(run: Literal["sentences-elmo"], *, device: str = ..., task: None = ...) -> Embedder: ...
-@overload
-def load(run: Literal["reviews", "reviews-pooling"], *, device: str = ..., task: None = ...) -> TextReader: ...
+def load(
+    run: Literal["paragraphs", "sentences-bert"],
+    *,
+    device: str = ...,
+    engine: str = ...,
+    dtype: str = ...,
+    task: None = ...,
+) -> Reader: ...
 @overload
 def load(
-    run: Literal["associative-recall", "copy", "copy-lstm"], *, device: str = ..., task: None = ...
+    run: Literal["facts"], *, device: str = ..., engine: str = ..., dtype: str = ..., task: None = ...
+) -> QuestionReader: ...
+@overload
+def load(
+    run: Literal["sentences-elmo"], *, device: str = ..., engine: str = ..., dtype: str = ..., task: None = ...
+) -> Embedder: ...
+@overload
+def load(
+    run: Literal["reviews", "reviews-pooling"],
+    *,
+    device: str = ...,
+    engine: str = ...,
+    dtype: str = ...,
+    task: None = ...,
+) -> TextReader: ...
+@overload
+def load(
+    run: Literal["associative-recall", "copy", "copy-lstm"],
+    *,
+    device: str = ...,
+    engine: str = ...,
+    dtype: str = ...,
+    task: None = ...,
 ) -> Recaller: ...
 @overload
-def load(run: Literal["bandits"], *, device: str = ..., task: None = ...) -> Agent: ...
+def load(
+    run: Literal["bandits"], *, device: str = ..., engine: str = ..., dtype: str = ..., task: None = ...
+) -> Agent: ...
 @overload
-def load(run: Literal["omniglot"], *, device: str = ..., task: None = ...) -> FewShot: ...
+def load(
+    run: Literal["omniglot"], *, device: str = ..., engine: str = ..., dtype: str = ..., task: None = ...
+) -> FewShot: ...
 @overload
-def load(run: Literal["scenes", "scenes-show-and-tell"], *, device: str = ..., task: None = ...) -> Captioner: ...
+def load(
+    run: Literal["scenes", "scenes-show-and-tell"],
+    *,
+    device: str = ...,
+    engine: str = ...,
+    dtype: str = ...,
+    task: None = ...,
+) -> Captioner: ...
 @overload
-def load(run: Literal["shapes", "shapes-senet"], *, device: str = ..., task: None = ...) -> Recogniser: ...
+def load(
+    run: Literal["shapes", "shapes-senet"],
+    *,
+    device: str = ...,
+    engine: str = ...,
+    dtype: str = ...,
+    task: None = ...,
+) -> Recogniser: ...
 @overload
-def load(run: str | Path, *, device: str = ..., task: Literal["translate"]) -> Translator: ...
+def load(
+    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["translate"]
+) -> Translator: ...
 @overload
-def load(run: str | Path, *, device: str = ..., task: Literal["generate"]) -> LanguageModel: ...
+def load(
+    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["generate"]
+) -> LanguageModel: ...
 @overload
-def load(run: str | Path, *, device: str = ..., task: Literal["fill"]) -> Reader: ...
+def load(
+    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["fill"]
+) -> Reader: ...
 @overload
-def load(run: str | Path, *, device: str = ..., task: Literal["follows"]) -> Reader: ...
+def load(
+    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["follows"]
+) -> Reader: ...
 @overload
-def load(run: str | Path, *, device: str = ..., task: Literal["ask"]) -> QuestionReader: ...
+def load(
+    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["ask"]
+) -> QuestionReader: ...
 @overload
-def load(run: str | Path, *, device: str = ..., task: Literal["embed"]) -> Embedder: ...
+def load(
+    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["embed"]
+) -> Embedder: ...
 @overload
-def load(run: str | Path, *, device: str = ..., task: Literal["classify"]) -> TextReader: ...
+def load(
+    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["classify"]
+) -> TextReader: ...
 @overload
-def load(run: str | Path, *, device: str = ..., task: Literal["recognise"]) -> Recogniser: ...
+def load(
+    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["recognise"]
+) -> Recogniser: ...
 @overload
-def load(run: str | Path, *, device: str = ..., task: Literal["caption"]) -> Captioner: ...
+def load(
+    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["caption"]
+) -> Captioner: ...
 @overload
-def load(run: str | Path, *, device: str = ..., task: Literal["fewshot"]) -> FewShot: ...
+def load(
+    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["fewshot"]
+) -> FewShot: ...
 @overload
-def load(run: str | Path, *, device: str = ..., task: Literal["play"]) -> Agent: ...
+def load(
+    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["play"]
+) -> Agent: ...
 @overload
-def load(run: str | Path, *, device: str = ..., task: Literal["recall"]) -> Recaller: ...
+def load(
+    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["recall"]
+) -> Recaller: ...
 @overload
-def load(run: str | Path, *, device: str = ..., task: None = ...) -> Run: ...
+def load(run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: None = ...) -> Run: ...
 @_checked
-def load(run: str | Path, *, device: str = "auto", task: str | None = None) -> Run:
+def load(
+    run: str | Path,
+    *,
+    device: str = "auto",
+    engine: str = "torch",
+    dtype: str = "float32",
+    task: str | None = None,
+) -> Run:
     """Open a run, to ask it: `regard.load("dates").translate("3 May 1979")`.
 
     run: the folder of a run or of a `transformers` model, the name of a shipped run, or org/name on the Hugging
         Face Hub, which is looked for in its cache and else downloaded.
     device: torch's name for one (cpu, cuda, cuda:1, mps); auto: a GPU if there is one.
+    engine: torch, or ctranslate2 (the extra `fast`), which answers by Transformers, GPT-2 and BERT on the CPU;
+        where they looked is computed by torch, from the same answer.
+    dtype: float32, or int8: weights of 8 bits, faster on the CPU and a little less exact.
     task: translate, generate, fill, follows, ask, embed, classify, recognise, caption, fewshot, play or recall.
         RunError if the run cannot be asked to do this; editors and type checkers then know what `load` returns."""
     from regard.tasks.core.table import load, load_for, task_named
 
-    return load(run, device) if task is None else load_for(run, task_named(task), device)
+    computed = {"engine": engine, "dtype": dtype}
+    if task is None:
+        return load(run, device, **computed)
+    return load_for(run, task_named(task), device, **computed)
 
 
 @_checked

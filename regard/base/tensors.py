@@ -53,11 +53,16 @@ def tensors_to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | N
 
 def checksum(tensors: Iterable[tuple[str, Tensor]]) -> str:
     """Of names, types, shapes and bytes. It finds changes that happen; one who means to can forge it."""
+    return f"crc32:{zlib.crc32(checksums(tensors).encode()):08x}"
+
+
+def checksums(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """A line for each tensor: its name, type, shape and the checksum of its bytes."""
     lines = []
     for name, tensor in sorted(tensors, key=lambda item: item[0]):
         data = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
         lines.append(f"{name} {form_of(tensor)} {zlib.crc32(data.data):08x}\n")
-    return f"crc32:{zlib.crc32(''.join(lines).encode()):08x}"
+    return "".join(lines)
 
 
 def fill(model: HasState, tensors: Mapping[str, Tensor], *, source: str | Path) -> None:

@@ -13,6 +13,7 @@ from regard.decode.lookup import check_speculation
 from regard.decode.loop import Step, write
 from regard.decode.rules import Target, check_mask, read_rules
 from regard.decode.settings import Decoding
+from regard.layers.engine import engine_of
 from regard.models import protocols
 
 Searching = Generator[Step, None, list[list[Hypothesis]]]
@@ -42,6 +43,10 @@ def search(
     check_mask(source, mask)
     check_speculation(model, decoding)
     rules = read_rules(decoding, target, len(source), source.device)
+    engine = engine_of(model)
+    if engine is not None:
+        found: list[list[Hypothesis]] = yield from engine.search(source, mask, rules)
+        return found
     if decoding.is_beam:
         return beam(model, source, mask, rules)
     answers = yield from write(model, source, mask, rules)

@@ -33,6 +33,7 @@ from regard.data.text.question_windows import QuestionBatch
 from regard.data.text.text_encoding import LabelledBatch, PairEncoding
 from regard.layers.bigrams import BigramClassifier, ClassParts, beside
 from regard.layers.block import ACTIVATIONS, Block, check_heads, through
+from regard.layers.engine import engine_of
 from regard.layers.init import truncated_normal_
 from regard.layers.loss import Loss, label_loss, token_loss
 from regard.layers.positions import Learned
@@ -221,6 +222,9 @@ class Bert(nn.Module):
 
     def states(self, tokens: Tensor, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """tokens (B, T) -> (B, T, dim). Segments default to 0. States at padding are meaningless."""
+        engine = engine_of(self)
+        if engine is not None:
+            return engine.states(tokens, segments, mask)
         return through(self.blocks, self._embedded(tokens, segments), mask)
 
     def _embedded(self, tokens: Tensor, segments: Tensor | None) -> Tensor:

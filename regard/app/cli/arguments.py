@@ -12,6 +12,7 @@ import typer
 from regard.app.cli.completion import of, run_names, settings
 from regard.base.names import check_name
 from regard.errors import DataError
+from regard.runs.engine_names import DTYPES, ENGINES
 from regard.tasks.core.options import Option
 
 Run = Annotated[
@@ -32,6 +33,18 @@ ServedRuns = Annotated[
 ]
 ServedOn = Annotated[
     str, typer.Option(help="cpu, cuda, mps; auto: a GPU if there is one.", autocompletion=of(("auto", "cpu")))
+]
+Engine = Annotated[
+    str,
+    typer.Option(
+        help="What computes the answers: torch, or ctranslate2 (the extra `fast`; Transformers, GPT-2 and BERT on "
+        "the CPU).",
+        autocompletion=of(ENGINES),
+    ),
+]
+Dtype = Annotated[
+    str,
+    typer.Option(help="float32, or int8: faster on the CPU and a little less exact.", autocompletion=of(DTYPES)),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON, for machines.")]
 Show = Annotated[

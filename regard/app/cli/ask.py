@@ -15,7 +15,18 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.app.cli.arguments import InputColumnNames, Json, Pieces, Run, Scale, Show, Sites, annotated
+from regard.app.cli.arguments import (
+    Dtype,
+    Engine,
+    InputColumnNames,
+    Json,
+    Pieces,
+    Run,
+    Scale,
+    Show,
+    Sites,
+    annotated,
+)
 from regard.app.console import (
     STDIN,
     answer_files,
@@ -35,6 +46,7 @@ from regard.base.overwriting import refuse_overwriting
 from regard.base.processes import broadcast, is_first
 from regard.errors import BadInput, Unanswered
 from regard.learn.progress import say
+from regard.runs.engine_names import FLOAT32, TORCH
 from regard.tasks.core.card import TaskRequest
 from regard.tasks.core.inputs import Failed, Inputs, Item, Reading, Tally, in_parts
 from regard.tasks.core.options import check_options
@@ -83,6 +95,7 @@ def command_for(task: AnyTask) -> Callable[..., None]:
     parameters += [("pieces", Pieces, False)] if task.in_words else []
     parameters += [("scale", Scale, None)]
     parameters += [(option.name, annotated(option), option.default) for option in task.options]
+    parameters += [("engine", Engine, TORCH), ("dtype", Dtype, FLOAT32)]
     parameters += [("strict", Strict, False), ("as_json", Json, False)]
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [inspect.Parameter(name, KEYWORD, annotation=type_, default=default) for name, type_, default in parameters]
@@ -105,6 +118,8 @@ def ask(
     options: dict[str, Any],
     strict: bool,
     as_json: bool,
+    engine: str = TORCH,
+    dtype: str = FLOAT32,
     input_file: Path | None = None,
     columns: str = "",
     pieces: bool = False,
@@ -121,7 +136,7 @@ def ask(
     task.check_request(request)
     task.inputs.check(arguments, input_file)
     with divided_command():
-        opened, desk = load_for(run, task), task.desk
+        opened, desk = load_for(run, task, engine=engine, dtype=dtype), task.desk
         desk.check(opened, drawing=bool(show))
         if sites:
             check_sites(task, opened, sites)

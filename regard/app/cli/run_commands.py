@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.app.cli.arguments import ColumnNames, DataSet, Json, Run, annotated
+from regard.app.cli.arguments import ColumnNames, DataSet, Dtype, Engine, Json, Run, annotated
 from regard.app.cli.completion import of, run_names
 from regard.app.console import answer_files, check_picture, divided_command, progress, say_what_is_kept, tell
 from regard.base.files import find_files
@@ -20,6 +20,8 @@ from regard.base.overwriting import refuse_overwriting
 from regard.base.processes import is_first
 from regard.errors import BadInput
 from regard.learn.progress import say
+from regard.runs.engine_names import FLOAT32, TORCH
+from regard.runs.formats import FORMATS
 from regard.tasks.core.options import check_options
 from regard.tasks.core.table import TASKS
 
@@ -45,10 +47,12 @@ def evaluate_command() -> Callable[..., None]:
         data: DataSet = None,
         columns: ColumnNames = "",
         show: Annotated[Path | None, typer.Option(metavar="FILE", help=f"Draw to a file: {PLOTTED}.")] = None,
+        engine: Engine = TORCH,
+        dtype: Dtype = FLOAT32,
         as_json: Json = False,
         **options: Any,
     ) -> None:
-        evaluate_all(runs, data, columns, show, as_json, options)
+        evaluate_all(runs, data, columns, show, as_json, options, engine, dtype)
 
     signature = inspect.signature(evaluate, eval_str=True)
     own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
@@ -79,6 +83,8 @@ def evaluate_command() -> Callable[..., None]:
 
         regard evaluate runs/copy-ntm --lengths 20,40,80,120
 
+        regard evaluate de-en --data 'test.{{de,en}}' --engine ctranslate2 --dtype int8
+
     What a run is asked to do decides which metrics there are:
 
 {metrics}
@@ -89,12 +95,21 @@ def evaluate_command() -> Callable[..., None]:
     a paired bootstrap tells whether the difference could be chance, and captioners likewise. Metrics of captions
     are those of the COCO evaluation, against all captions of an image.
 
+    With --engine or --dtype, every run is evaluated so beside itself in float32: what is lost stands in the table.
+
     `torchrun --nproc-per-node 2 -m regard evaluate ...` divides the work; the metrics are those of one process."""
     return evaluate
 
 
 def evaluate_all(
-    runs: list[str], data: str | None, columns: str, show: Path | None, as_json: bool, options: dict[str, Any]
+    runs: list[str],
+    data: str | None,
+    columns: str,
+    show: Path | None,
+    as_json: bool,
+    options: dict[str, Any],
+    engine: str,
+    dtype: str,
 ) -> None:
     from regard.tasks.core.evaluation import evaluate_runs, task_of_runs
 
@@ -118,11 +133,14 @@ def evaluate_all(
             columns=columns,
             options=options,
             picture=show,
+            engine=engine,
+            dtype=dtype,
             progress=lambda run, count: progress(count, f"evaluating {run}"),
         )
     if show and is_first():
-        names = [Path(run).name for run in runs]
-        labels = names if len(set(names)) == len(names) else runs
+        evaluated = list(side_by_side.evaluations)
+        names = [Path(run).name for run in evaluated]
+        labels = names if len(set(names)) == len(names) else evaluated
         task.desk.plot(dict(zip(labels, side_by_side.evaluations.values(), strict=True))).save(show)
         say(f"wrote {show}")
     tell(json.dumps(side_by_side.to_data()) if as_json else side_by_side.text())
@@ -197,12 +215,19 @@ def export(
     dtype: Annotated[
         str,
         typer.Option(
-            help="float32, bfloat16 (half the size) or float16.",
-            autocompletion=of(("float32", "bfloat16", "float16")),
+            help="float32, bfloat16 (half the size) or float16; of CTranslate2 int8 too.",
+            autocompletion=of(tuple(dict.fromkeys(name for each in FORMATS.values() for name in each.dtypes))),
         ),
     ] = "float32",
+    format: Annotated[
+        str,
+        typer.Option(
+            help="; ".join(f"{name}: {each.about}" for name, each in FORMATS.items()) + ".",
+            autocompletion=of(tuple(FORMATS)),
+        ),
+    ] = "library",
 ) -> None:
-    """Write a run as a folder of Hugging Face `transformers`, or of `timm`, and check it by loading it back.
+    """Write a run as a folder of `transformers`, `timm` or CTranslate2, and check it by loading it back.
 
     Examples:
 
@@ -210,10 +235,13 @@ def export(
 
         regard export runs/mine --to mine --dtype bfloat16
 
+        regard export de-en --to de-en-int8 --format ctranslate2 --dtype int8
+
     Runs of `gpt2`, `bert` and `vit` (with a class token) can be exported, those of `transformer` in Marian's form:
     post-norm, sinusoidal, with one vocabulary, and those of `senet` whose network `timm` has: resnet18 to
-    resnet152, their SE, wide and ResNeXt kinds. Others are refused by name."""
+    resnet152, their SE, wide and ResNeXt kinds. CTranslate2 takes every `gpt2` and `bert`, and a `transformer` with
+    the paper's attention. Others are refused by name."""
     from regard.tasks.shared.export import export
 
-    export(run, to, dtype)
+    export(run, to, dtype, format)
     tell(str(to))

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from regard.app.cli.arguments import ServedOn, ServedRuns
+from regard.app.cli.arguments import Dtype, Engine, ServedOn, ServedRuns
+from regard.runs.engine_names import FLOAT32, TORCH
 
 
 def serve(
@@ -22,6 +23,8 @@ def serve(
         ),
     ] = "",
     device: ServedOn = "auto",
+    engine: Engine = TORCH,
+    dtype: Dtype = FLOAT32,
     memory: Annotated[int, typer.Option(min=1, metavar="MIB", help="The most memory for weights.")] = 4096,
     max_requests: Annotated[int, typer.Option(min=1, metavar="N", help="Requests answered at once.")] = 128,
     max_body: Annotated[int, typer.Option(min=1, metavar="KIB", help="The largest request.")] = 8192,
@@ -80,6 +83,8 @@ def serve(
         port=port,
         token=token,
         device=device,
+        engine=engine,
+        dtype=dtype,
         memory=memory << 20,
         limits=limits,
         log=log,

@@ -17,6 +17,7 @@ from regard.decode.graphs import graph_memory
 from regard.decode.settings import Decoding
 from regard.errors import BadInput
 from regard.learn.settings import Training
+from regard.runs.engine_names import FLOAT32, TORCH
 from regard.runs.examples import Examples, read_examples
 from regard.runs.shipped import shipped
 from regard.tasks.core.run import Run
@@ -163,8 +164,11 @@ class Shelf:
         counters: Counters,
         memory: int = 4096 * MIB,
         device: str = "auto",
+        engine: str = TORCH,
+        dtype: str = FLOAT32,
     ) -> None:
         self.limits, self.counters, self.memory, self.device = limits, counters, memory, device
+        self.computed = {"engine": engine, "dtype": dtype}
         self.served: dict[str, Served] = {}
         for run in runs or shipped():
             name = name_for(run, self.served)
@@ -216,7 +220,7 @@ class Shelf:
 
     def load(self, served: Served) -> Run:
         """Called in the worker's thread."""
-        opened = load(served.run, self.device)
+        opened = load(served.run, self.device, **self.computed)
         size = sum(each.numel() * each.element_size() for each in opened.model.parameters())
         if size > self.memory:
             raise BadInput(

@@ -16,6 +16,7 @@ from regard.app.console import tell
 from regard.app.serve.limits import Limits
 from regard.errors import BadInput
 from regard.learn.progress import say
+from regard.runs.engine_names import FLOAT32, TORCH, check_engine
 
 if TYPE_CHECKING:
     import uvicorn
@@ -52,6 +53,8 @@ def start(
     port: int,
     token: str,
     device: str,
+    engine: str = TORCH,
+    dtype: str = FLOAT32,
     memory: int,
     limits: Limits,
     log: bool,
@@ -70,10 +73,13 @@ def start(
     from regard.base.device import choose_device
 
     choose_device(device)
+    check_engine(engine, dtype)
     local = host in LOCAL
     made = not local and not token
     token = token or (secrets.token_urlsafe(24) if made else "")
-    shelf = Shelf(runs, limits=limits, counters=Counters(), memory=memory, device=device)
+    shelf = Shelf(
+        runs, limits=limits, counters=Counters(), memory=memory, device=device, engine=engine, dtype=dtype
+    )
     if runs:  # named on the command line; shipped runs can always be opened
         check_runs(shelf)
     listening = bind(host, port)

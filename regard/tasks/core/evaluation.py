@@ -13,6 +13,7 @@ from regard.base.overwriting import refuse_overwriting
 from regard.errors import DataError, RunError
 from regard.learn.progress import say
 from regard.metrics.bootstrap import Comparison
+from regard.runs.engine_names import FLOAT32, TORCH, check_engine, is_plain
 from regard.runs.folder import Folder, find, own_files
 from regard.show.html_table import html_table
 from regard.tasks.core.card import Options
@@ -122,6 +123,14 @@ def check_data(task: AnyTask, runs: list[str], data: str | None, columns: str, o
     return tested[first] if data is None else data
 
 
+def ways(run: str, engine: str, dtype: str) -> dict[str, dict[str, str]]:
+    """How a run is evaluated, by the name of the column: as it is, and beside it so computed."""
+    check_engine(engine, dtype)
+    if is_plain(engine, dtype):
+        return {run: {}}
+    return {run: {"device": "cpu"}, f"{run} ({engine} {dtype})": {"engine": engine, "dtype": dtype}}
+
+
 def evaluate_runs(
     runs: list[str],
     data: str | None,
@@ -129,11 +138,13 @@ def evaluate_runs(
     columns: str = "",
     options: Options,
     picture: Path | None = None,
+    engine: str = TORCH,
+    dtype: str = FLOAT32,
     progress: Callable[[str, int | None], AbstractContextManager[Tick]],
 ) -> SideBySide:
     """`picture`: the file it will be drawn to. Before anything is evaluated, a run without anything to draw is
     refused, and a picture that would overwrite what is read. `progress(run, count)` gives a tick for each unit of
-    work, `count` of them where that is known."""
+    work, `count` of them where that is known. With another engine or dtype, each run is evaluated beside itself."""
     task = task_of_runs(runs)
     tested = check_data(task, runs, data, columns, options)
     if picture:
@@ -142,10 +153,11 @@ def evaluate_runs(
         refuse_overwriting([*read, *(file for run in runs for file in own_files(find(run)))], [picture])
     evaluations: dict[str, Evaluation] = {}
     for run in runs:
-        show, opened = partial(progress, run), load(run)
-        if picture:
-            task.desk.check_plot(opened)
-        evaluations[run] = task.desk.evaluate_on(opened, data, columns=columns, options=options, progress=show)
-    first, *others = runs
+        for name, how in ways(run, engine, dtype).items():
+            show, opened = partial(progress, name), load(run, **how)
+            if picture:
+                task.desk.check_plot(opened)
+            evaluations[name] = task.desk.evaluate_on(opened, data, columns=columns, options=options, progress=show)
+    first, *others = evaluations
     tests = {run: task.desk.compare(evaluations[first], evaluations[run]) for run in others}
     return SideBySide(task, tested, evaluations, {run: test for run, test in tests.items() if test})

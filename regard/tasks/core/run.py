@@ -54,14 +54,14 @@ class Run:
         save(own, Path(folder), self.model)
 
     @checked
-    def export(self, folder: str | Path, *, dtype: str = "float32") -> None:
-        """Write a new folder of `transformers` or `timm` with the weights the run has now, as `regard export` does.
-        `dtype`: float32, bfloat16 or float16."""
-        from regard.runs.writing import export
+    def export(self, folder: str | Path, *, dtype: str = "float32", format: str = "library") -> None:
+        """Write a new folder of `transformers` or `timm` with the weights the run has now, as `regard export` does;
+        with `format` "ctranslate2" one of CTranslate2. `dtype`: float32, bfloat16, float16, and int8 there."""
+        from regard.runs.formats import Export, export
 
         task, own = self._opened("export")
-        artifacts = task.desk.artifacts(own)
-        export(own, Path(folder), artifacts, "decode" in task.sections, dtype=dtype, model=self.model)
+        what = Export(own, task.desk.artifacts(own), "decode" in task.sections, dtype, self.model)
+        export(what, Path(folder), format)
 
     def _opened(self, verb: str) -> tuple[Card[Any], Folder]:
         if self.task is None or self.folder is None:

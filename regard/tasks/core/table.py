@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.errors import BadInput, RunError
+from regard.runs.engine_names import check_engine, is_plain
 from regard.tasks.ask.card import ask_card
 from regard.tasks.caption.card import caption_card
 from regard.tasks.classify.card import classify_card
@@ -73,13 +74,23 @@ def load_model(run: str | Path, device: str = "cpu") -> nn.Module:
     return model.to(place)
 
 
-def load(run: str | Path, device: str = "auto") -> Run:
-    """A run, opened on a device: whatever `Folder` finds."""
+def load(run: str | Path, device: str = "auto", *, engine: str = "torch", dtype: str = "float32") -> Run:
+    """A run, opened on a device: whatever `Folder` finds. `engine`: what computes its answers, `dtype`: in which
+    numbers; see `runs.engine_names`."""
     from regard.base.device import choose_device
     from regard.runs.folder import Folder
 
-    place = choose_device(device)
-    return _opened(Folder(run), lambda folder: folder.model().to(place))
+    check_engine(engine, dtype)
+    plain = is_plain(engine, dtype)
+    place = choose_device("cpu" if device == "auto" and not plain else device)
+    opened = _opened(Folder(run), lambda folder: folder.model().to(place))
+    if not plain:
+        from regard.runs.engines import take_engine
+
+        assert opened.folder is not None
+        assert opened.task is not None
+        take_engine(opened.folder, opened.model, opened.task.desk.artifacts(opened.folder), engine, dtype)
+    return opened
 
 
 def outline(run: str | Path) -> Run:
@@ -113,9 +124,11 @@ def load_as(run: str | Path, kind: type[R], verb: str) -> R:
     return opened
 
 
-def load_for(run: str | Path, task: AnyTask, device: str = "auto") -> Run:
+def load_for(
+    run: str | Path, task: AnyTask, device: str = "auto", *, engine: str = "torch", dtype: str = "float32"
+) -> Run:
     """A run that can be asked by this task's command."""
-    opened = load(run, device)
+    opened = load(run, device, engine=engine, dtype=dtype)
     if not task.desk.takes(opened):
         raise cannot(run, opened, task.verb)
     return opened

@@ -21,6 +21,7 @@ from regard.decode.rules import Stop, Target
 from regard.decode.search import Searching, search
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, NoAttention
+from regard.layers.engine import engine_of
 from regard.models import protocols
 from regard.models.protocols import Model, need
 from regard.show import Heads
@@ -291,10 +292,11 @@ class LanguageModel(WritingRun):
         return tokens.flip(1).to(device), mask.flip(1).to(device)
 
     def writing(self, prompt: Prompt, decode: Decoding | None = None) -> Writing | None:
-        """The continuation of a prompt, to be written together with others; None: a beam, which is not."""
+        """The continuation of a prompt, to be written together with others; None: a beam or an engine's, which are
+        not."""
         decode = decode or self.decode
         self._check(decode)
-        if decode.is_beam:
+        if decode.is_beam or engine_of(self.model):
             return None
         text = Stream(self._speaker(prompt), decode.stop)
         passages = self._passages(prompt, decode)

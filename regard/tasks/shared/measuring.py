@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.base.divided import each, in_step
+from regard.layers.engine import engine_of
 from regard.layers.onednn import without_onednn
 from regard.layers.replay import replayed
 from regard.metrics.accuracy import accuracy, report
@@ -72,7 +73,7 @@ def total_loss(
     device = device_of(model)
 
     def measure(piece: Any) -> tuple[float, int]:
-        loss = model.loss(batch(piece).to(device))
+        loss = (engine_of(model) or model).loss(batch(piece).to(device))
         return float(loss.total), int(loss.tokens)
 
     total, tokens = 0.0, 0

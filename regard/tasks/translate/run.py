@@ -22,6 +22,7 @@ from regard.decode.rules import Target
 from regard.decode.search import decode as search
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, NoAttention
+from regard.layers.engine import engine_of
 from regard.learn.progress import say
 from regard.metrics.alignment import Links, links_from
 from regard.models import protocols
@@ -250,10 +251,11 @@ class Translator(WritingRun):
         return Passage(source.ids, decode, self._target(self._limit(source.ids, decode)))
 
     def writing(self, source: Source, decode: Decoding | None = None) -> Writing | None:
-        """The answer to a text, to be written together with others; None: a beam, or the answer to a blank text."""
+        """The answer to a text, to be written together with others; None: a beam, the answer to a blank text, or
+        an engine's, whose answers come whole."""
         decode = decode or self.decode
         self._check(decode)
-        if source.blank or decode.is_beam:
+        if source.blank or decode.is_beam or engine_of(self.model):
             return None
         passages, text = alone(self._passage(source, decode)), Stream(self.tokenizer.decode, ())
         return Writing(passages, text, lambda answer: self._answer(source, [answer], decode, {}))
