@@ -46,6 +46,24 @@ def locked(folder: Path) -> Iterator[None]:
                 path.rmdir()
 
 
+def is_locked(folder: Path) -> bool:
+    """Whether a process is training there."""
+    if (folder / OWNER).exists():
+        return True
+    path = folder / LOCK
+    if path.is_symlink() or not path.is_file():
+        return False
+    lock = FileLock(path, timeout=0, thread_local=False, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        return True
+    except OSError:
+        return False
+    lock.release()
+    return False
+
+
 def _take(folder: Path) -> BaseFileLock:
     for _ in range(TRIES):
         # Another process may remove a folder that it had made for its lock between two calls of ours.

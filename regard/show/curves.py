@@ -85,6 +85,15 @@ class Curves(Plot):
         return low, high
 
     @checked
+    def terminal(self, *, colour: bool = True, width: int | None = None, height: int = 12) -> str:
+        """The curves as text, `width` cells wide (default: the terminal's width) and `height` high."""
+        from regard.show.curves_terminal import curves_lines
+
+        if height < 2:
+            raise BadInput(f"height must be at least 2 cells, got {height}")
+        return "\n".join(curves_lines(self.series, self.title, width=width, height=height, colour=colour))
+
+    @checked
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw into matplotlib's `ax`, or into a new figure."""
         from regard.show.figure import axes_or_new

@@ -149,7 +149,10 @@ class Examples(Picture):
         marks.append(query)
         left, y = float(EDGE + QUERY + 2 * BETWEEN), top
         for look in self.looks:
-            name, note = trim(clean(spoken_line(look)), 80), f"{self.notes(look)}; a full bar is {100 * self.tops[look]:g} %"
+            name, note = (
+                trim(clean(spoken_line(look)), 80),
+                f"{self.notes(look)}; a full bar is {100 * self.tops[look]:g} %",
+            )
             after = left + text_width(name) * NAME + 8
             marks += [Text(left, y + NAME, name, bold=True), quiet(after, y + NAME, note)]
             examples, y, end = self._draw_look(look, left, y + 1.6 * NAME)

@@ -8,6 +8,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +43,11 @@ class Loggers:
         for which in self.names:
             begun = Begun(folder / FOLDER / which, name, step, self.settings, kept.setdefault(which, {}))
             self.running[which] = logger_named(which)
-            self._try(which, lambda logger, which=which, begun=begun: self._start(which, logger, begun))
+            self._try(which, partial(self._start, which, begun))
         (folder / FOLDER).mkdir(exist_ok=True)
         write_file(folder / FOLDER / KEPT, json.dumps(kept, indent=1).encode())
 
-    def _start(self, name: str, logger: Logger, begun: Begun) -> None:
+    def _start(self, name: str, begun: Begun, logger: Logger) -> None:
         self.ends[name] = logger.start(begun)
 
     def rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -54,7 +55,7 @@ class Loggers:
         if self.running:
             for row in rows:
                 numbers = {key: value for key, value in row.items() if key != "step" and is_number(value)}
-                self._each(lambda logger, row=row, numbers=numbers: logger.numbers(row["step"], numbers))
+                self._each(partial(_number, row["step"], numbers))
 
     def pictures(self, step: int) -> None:
         if not self.running or self.draw is None:
@@ -70,8 +71,11 @@ class Loggers:
 
     def end(self) -> None:
         for name in list(self.running):
-            self._try(name, lambda _, name=name: self.ends[name]())
+            self._try(name, partial(self._end, name))
         self.running, self.ends = {}, {}
+
+    def _end(self, name: str, logger: Logger) -> None:
+        self.ends[name]()
 
     def _each(self, work: Callable[[Logger], object]) -> None:
         for name in list(self.running):
@@ -85,6 +89,10 @@ class Loggers:
         except Exception as error:
             del self.running[name]
             say(f"{name} failed, and gets nothing more of this training: {told(error)}; log.jsonl has all of it")
+
+
+def _number(step: int, numbers: Mapping[str, float], logger: Logger) -> None:
+    logger.numbers(step, numbers)
 
 
 def told(error: Exception) -> str:
