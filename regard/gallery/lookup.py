@@ -83,14 +83,16 @@ def dictionary_and_vectors(name: str = "Bern") -> Table:
 
 
 def from_mean_to_dictionary(beta: float = 3.0) -> Map:
-    """One query with a growing $\\beta$, over five vectors of two numbers. In the first row all weights are 0.2,
-    whatever is asked: mean pooling. Further down the nearest key gets more and more, and in the last row it
-    has everything: a dictionary."""
-    keys = torch.tensor([[[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [-0.8, 0.6], [-1.0, 0.0]]])
-    query = torch.tensor([[[0.6, 0.8]]])
+    """Keys and query are arrows now: five keys that point 0, 40, 90, 140 and 180 degrees up, and a query that points
+    53 degrees up. A row for each $\\beta$. In the first all weights are 0.2, whatever is asked: mean pooling. Further
+    down the nearest key, 40 degrees, gets more and more, and in the last row it has everything: a dictionary."""
+    degrees = torch.tensor([53.0, 0, 40, 90, 140, 180])
+    query, keys = torch.stack([degrees.deg2rad().cos(), degrees.deg2rad().sin()], 1)[None].split([1, 5], 1)
     betas = sorted({0.0, 1.0, 10.0, 100.0, beta})
     rows = [look(each * query, keys, score="dot").weights[0, 0] for each in betas]
-    return Map(torch.stack(rows), [f"beta={each:g}" for each in betas], list(PERSONS), scale=1)
+    return Map(
+        torch.stack(rows), [f"beta={each:g}" for each in betas], [f"{at:.0f}°" for at in degrees[1:]], scale=1
+    )
 
 
 def cropping_and_masking() -> Images:
