@@ -83,9 +83,10 @@ def dictionary_and_vectors(name: str = "Bern") -> Table:
 
 
 def from_mean_to_dictionary(beta: float = 3.0) -> Map:
-    """Keys and query are arrows now: five keys that point 0, 40, 90, 140 and 180 degrees up, and a query that points
-    53 degrees up. A row for each $\\beta$. In the first all weights are 0.2, whatever is asked: mean pooling. Further
-    down the nearest key, 40 degrees, gets more and more, and in the last row it has everything: a dictionary."""
+    """Keys and query are arrows now: five keys that point 0, 40, 90, 140 and 180 degrees up, and a query that
+    points 53 degrees up. A row for each $\\beta$. In the first all weights are 0.2, whatever is asked: mean
+    pooling. Further down the nearest key, 40 degrees, gets more and more, and in the last row it has everything: a
+    dictionary."""
     degrees = torch.tensor([53.0, 0, 40, 90, 140, 180])
     query, keys = torch.stack([degrees.deg2rad().cos(), degrees.deg2rad().sin()], 1)[None].split([1, 5], 1)
     betas = sorted({0.0, 1.0, 10.0, 100.0, beta})
