@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "regard"
 LEAVES = ("show", "metrics")
 # Imports point to the left only.
-ORDER = "base show,metrics data,attention layers models learn,decode foreign runs tasks gallery,claims app"
+ORDER = "base show,metrics data,attention layers models learn,decode foreign wrapped runs tasks gallery,claims app"
 LAYERS = tuple(tuple(names.split(",")) for names in ORDER.split())
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 SOURCES = sorted(PACKAGE.rglob("*.py"))

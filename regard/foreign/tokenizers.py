@@ -48,7 +48,7 @@ def open_text(
         if not (-1 if name in ("unknown", "mask") else 0) <= number < vocabulary:
             raise RunError(f"{folder}: the id of {name} must lie in 0 to {vocabulary - 1}, got {number}")
     if contents.has(WHOLE):
-        path, inner = folder / WHOLE, _read_whole(contents, vocabulary)
+        path, inner = folder / WHOLE, read_whole(contents, vocabulary)
         if not closes:
             _follow_prefix_space(inner, contents)
     elif contents.has("vocab.json") and contents.has("merges.txt"):
@@ -83,7 +83,7 @@ def open_bert(contents: Contents, *, vocabulary: int, pad: int, pairs: bool = Tr
     _, unknown, start, end, mask = names
     inner = None
     if contents.has(WHOLE):
-        path, inner = folder / WHOLE, _read_whole(contents, vocabulary)
+        path, inner = folder / WHOLE, read_whole(contents, vocabulary)
         ids, unknown = inner.get_vocab(), getattr(inner.model, "unk_token", None) or ""
     elif contents.has("vocab.txt"):
         path, ids = folder / "vocab.txt", read_pieces(contents, vocabulary)
@@ -112,7 +112,7 @@ def open_bert(contents: Contents, *, vocabulary: int, pad: int, pairs: bool = Tr
 # ---- what stands around a text
 
 
-def _around(inner: tokenizers.Tokenizer, pair: bool = False) -> tuple[list[int], list[int]]:
+def around(inner: tokenizers.Tokenizer, pair: bool = False) -> tuple[list[int], list[int]]:
     """The ids and segments that the post-processor makes of a text (FIRST), or of a pair (FIRST, SECOND)."""
     probe = tokenizers.Tokenizer(models.WordLevel({"a": FIRST, "b": SECOND}, "a"))
     if inner.post_processor is not None:
@@ -123,7 +123,7 @@ def _around(inner: tokenizers.Tokenizer, pair: bool = False) -> tuple[list[int],
 
 def _before(inner: tokenizers.Tokenizer, path: Path, vocabulary: int, end: int | None) -> tuple[int, ...]:
     """The ids that stand before every text, as the post-processor says. `end`: the model puts this one after it."""
-    ids, _ = _around(inner)
+    ids, _ = around(inner)
     added = [i for i in ids if i != FIRST]
     before = ids[: ids.index(FIRST)] if FIRST in ids else ids
     if len(added) + 1 != len(ids) or not all(i < vocabulary for i in added):
@@ -154,7 +154,7 @@ def _check_bert_template(inner: tokenizers.Tokenizer, special: Special, contents
     if pairs:
         wanted[True] = [start, FIRST, end, SECOND, end], [0] * 3 + [1] * 2
     for pair, (ids, segments) in wanted.items():
-        if _around(inner, pair) != (ids, segments):
+        if around(inner, pair) != (ids, segments):
             text = "[CLS] A [SEP] B [SEP], the second text in segment 1" if pair else "[CLS] A [SEP]"
             raise RunError(
                 f"{contents.path / WHOLE}: its post-processor makes something else of "
@@ -258,7 +258,7 @@ def _name(contents: Contents, key: str, usual: str) -> str:
     return name
 
 
-def _read_whole(contents: Contents, vocabulary: int) -> tokenizers.Tokenizer:
+def read_whole(contents: Contents, vocabulary: int) -> tokenizers.Tokenizer:
     path = contents.path / WHOLE
     raw = contents.read(WHOLE, LARGEST_TOKENIZER)
     with run_errors():

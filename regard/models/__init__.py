@@ -76,13 +76,15 @@ __all__ = [
 
 
 def name_of(model: Model) -> str:
-    """The model's name in MODELS."""
-    return next(name for name, kind in MODELS.items() if kind is type(model))
+    """The model's name in MODELS; of one that another library has, its own."""
+    own = next((name for name, kind in MODELS.items() if kind is type(model)), "")
+    return own or str(getattr(model, "name", ""))
 
 
 def task_of(name: str, config: ModelConfig) -> str:
     """The verb of a model's task; for some models it depends on the head."""
-    return getattr(config, "task", MODELS[name].task)
+    own: str | None = getattr(config, "task", None)
+    return MODELS[name].task if own is None else own
 
 
 def blank(name: str) -> dict[str, int]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -51,7 +51,10 @@ from regard.runs.weights import (
     kind_of,
     read_headers,
     read_weights,
+    stored_numbers,
 )
+from regard.wrapped.base import WrappedConfig
+from regard.wrapped.opening import MISSING, Wrapping, is_wrapped, may_be_wrapped, read_wrapped
 
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"  # the second with two vocabularies only
 RECIPE = "recipe.toml"
@@ -66,6 +69,7 @@ TYPE = "regard-"  # model_type of a run that only regard can open begins with th
 FORMAT_VERSION = 1  # of the folders of our own form
 # More than any real model has: a hostile config must not keep us building for hours.
 MOST_LAYERS, MOST = 1000, 1 << 24
+NONE = Special(0, 0, 0, -1)  # of a wrapped model, whose tokenizer names its special tokens
 
 
 def find(run: str | Path) -> Path:
@@ -259,6 +263,9 @@ def read_settings(contents: Contents) -> ModelSettings:
     for form in FORMS.values():
         if form.matches(contents):
             return _foreign_settings(contents, form)
+    if is_wrapped(contents):
+        form, config = read_wrapped(contents)
+        return ModelSettings(config.model_type, config, form, NONE)
     path = contents.path / "config.json"
     kind = contents.config.get("model_type")
     types = [form.model_type for form in FORMS.values() if form.model_type]
@@ -273,7 +280,8 @@ def read_settings(contents: Contents) -> ModelSettings:
         )
     name = kind.removeprefix(TYPE)
     if name not in MODELS or name == kind:
-        raise RunError(f"{path} asks for {kind!r:.80}; this version opens {supported}")
+        more = f"; for other models of transformers: {MISSING}" if may_be_wrapped(contents) else ""
+        raise RunError(f"{path} asks for {kind!r:.80}; this version opens {supported}{more}")
     return ModelSettings(name, _own_config(path, contents.config, name))
 
 
@@ -379,6 +387,8 @@ def _sizes(config: ModelConfig) -> dict[str, tuple[list[int], bool]]:
 
 def outline(folder: Path, settings: ModelSettings) -> Model:
     headers = read_headers(folder, settings.form)
+    if isinstance(settings.form, Wrapping):
+        return cast(Model, settings.form.outline(folder, cast(WrappedConfig, settings.config)))
     try:
         check_layers(settings.config, sum(map(len, headers.values())))
         check_sizes(settings.config)
@@ -392,6 +402,8 @@ def outline(folder: Path, settings: ModelSettings) -> Model:
 def read_model(folder: Path, settings: ModelSettings) -> Model:
     name, config, form = settings.name, settings.config, settings.form
     headers = read_headers(folder, form)
+    if isinstance(form, Wrapping):
+        return cast(Model, form.open(folder, cast(WrappedConfig, config), stored_numbers(headers)))
     try:
         check_layers(config, sum(map(len, headers.values())))
         wanted = shapes(name, config)

@@ -4,6 +4,7 @@ its weights there."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -57,6 +58,11 @@ def read_headers(folder: Path, form: Form[Any] | None = None) -> dict[Path, Head
         own = form.weight_file(Contents(folder)) if form else ""
         files = [folder / own] if own else weight_files(folder)
         return {path: _header(path) for path in files}
+
+
+def stored_numbers(headers: Mapping[Path, Header]) -> int:
+    """How many numbers the files hold."""
+    return sum(math.prod(shape) for header in headers.values() for shape, _ in header.values())
 
 
 def read_weights(

@@ -19,6 +19,7 @@ from regard.learn.progress import say
 from regard.models.protocols import Model, Module
 from regard.runs.folder import Folder, begin, in_dtype, save_weights, save_weights_in
 from regard.runs.weights import INDEX
+from regard.wrapped.opening import Wrapping
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 CARD = "README.md"
@@ -29,6 +30,7 @@ def save(folder: Folder, to: Path, model: Model) -> None:
     """The files of a run's folder, but not its checkpoints, with the weights of the model."""
     check_new(to)
     form = folder.settings.form
+    check_ours(folder)
     if form and form.lacks(folder.config):
         save_as_own(folder, to, model)
         return
@@ -67,6 +69,7 @@ def export(
     if dtype not in DTYPES:
         raise RunError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     check_new(to)
+    check_ours(folder)
     if artifacts.tokenizer is not None and not isinstance(artifacts.tokenizer, Tokenizer):
         raise RunError(
             f"{folder.path} reads text by SentencePiece, whose files are not written here; copy its folder"
@@ -93,6 +96,13 @@ def copy_own(path: Path, to: Path) -> None:
         shutil.copyfile(path, to / path.name)
     else:
         say(f"{path} is a link to a file outside of that folder, and was not copied")
+
+
+def check_ours(folder: Folder) -> None:
+    """RunError where the model is another library's."""
+    form = folder.settings.form
+    if isinstance(form, Wrapping):
+        raise RunError(f"{folder.path}: {form.lacks(folder.config)}")
 
 
 def check_new(to: Path) -> None:

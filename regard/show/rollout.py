@@ -10,6 +10,8 @@ from regard.base.arguments import checked
 from regard.errors import BadInput
 from regard.show.arrays import to_array
 
+MOST_BEFORE = 8  # tokens before the patches: a class token, one of distillation, registers
+
 
 @checked
 def rollout(layers: Sequence[np.ndarray], *, residual: float = 0.5) -> np.ndarray:
@@ -49,8 +51,8 @@ def patch_map(weights: np.ndarray, grid: tuple[int, int], *, pool: str = "class"
     the mean of all patches, with or without a class token before them. The weight on the class token itself is left
     out, so the sum may be below 1."""
     weights, (rows, columns) = to_array(weights), grid
-    before = (len(weights) if weights.ndim else 0) - rows * columns  # class tokens: 0 or 1
-    if weights.ndim != 2 or weights.shape[0] != weights.shape[1] or before not in (0, 1):
+    before = (len(weights) if weights.ndim else 0) - rows * columns  # class token, registers
+    if weights.ndim != 2 or weights.shape[0] != weights.shape[1] or not 0 <= before <= MOST_BEFORE:
         raise BadInput(
             f"a grid of {rows} x {columns} patches needs square weights with {rows * columns} rows, or one more "
             f"for a class token, got {weights.shape}"

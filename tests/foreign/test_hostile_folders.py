@@ -301,8 +301,10 @@ GPT2_FORMS: dict[str, tuple[Damage, str]] = {
     "pruned": (config(pruned_heads={"0": [1]}), "pruned_heads = {'0'.* is not supported"),
     "a prefix": (config(prefix="say: "), "prefix = 'say: ' is not supported"),
     "other sizes twice": (config(n_ctx=8), "n_ctx = 8 is not supported, only 16"),
-    "llama": (config(model_type="llama"), "asks for 'llama'; this version opens marian, gpt2, bert, vit, regard-"),
-    "gpt_neo": (config(model_type="gpt_neo"), "asks for 'gpt_neo'"),
+    "llama": (
+        config(model_type="llamas"),
+        "asks for 'llamas'; this version opens marian, gpt2, bert, vit, regard-",
+    ),
     "nameless": (
         config(model_type=..., architectures=...),
         'does not say which model this is: it has no model_type; add one .* "model_type": "gpt2": marian, gpt2',

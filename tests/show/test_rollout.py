@@ -85,7 +85,7 @@ def test_there_may_be_no_class_token():
 @pytest.mark.parametrize(
     ("shape", "grid", "pool", "message"),
     [
-        ((7, 7), (2, 2), "class", r"2 x 2 patches needs square weights with 4 rows.* got \(7, 7\)"),
+        ((14, 14), (2, 2), "class", r"2 x 2 patches needs square weights with 4 rows.* got \(14, 14\)"),
         ((5, 4), (2, 2), "class", r"got \(5, 4\)"),
         ((2, 5, 5), (2, 2), "class", r"got \(2, 5, 5\)"),
         ((5, 5), (2, 2), "first", "pool must be 'class' or 'mean', got 'first'"),

@@ -184,6 +184,12 @@ class Tokenizer:
         return _cut_of(self.inner)
 
     @cached_property
+    def mask_takes_space(self) -> bool:
+        """Whether the space before a mask token is part of it, as in RoBERTa."""
+        mask = self.inner.get_added_tokens_decoder().get(self.special.mask)
+        return mask is not None and mask.lstrip
+
+    @cached_property
     def white_space(self) -> frozenset[int]:
         """The ids of white space alone that a classifier may leave out: those of a tokenizer of words, which are
         words without them. Elsewhere a space says where a word begins."""

@@ -80,6 +80,8 @@ class Recognised(Shown):
         return {**self.of_input(), "file": self.name, "label": self.label, "probabilities": self.probabilities}
 
     def line(self) -> str:
+        if not self.probabilities:
+            return f"{self.name}\t\t"  # the model knows no classes, and only looks
         shares = self.probabilities.items()
         return "\n".join(f"{self.name}\t{one_line(label)}\t{share:.4f}" for label, share in shares)
 
@@ -117,6 +119,9 @@ class Recogniser(ImageRun):
         check_top(top)
         labels = self.model.config.labels
         for part in in_parts(images, BATCH):
+            if not labels:
+                yield from (Recognised(image.name, "", {}, image.image, self, cut=image.cut) for image in part)
+                continue
             with torch.inference_mode(), without_onednn(self.model):
                 logits = self.look_at(torch.cat([image.tensor for image in part]))
             best = logits.float().softmax(-1).topk(min(top, len(labels)))
@@ -127,7 +132,7 @@ class Recogniser(ImageRun):
     def check_model(self) -> None:
         """RunError where the model has no classes, or other channels than images have."""
         check_channels(self.model.config.channels)
-        if not self.model.config.labels:
+        if not self.model.config.labels and not getattr(self.model.config, "only_looks", False):
             raise RunError(
                 "this model has no head and knows no classes; teach it some: "
                 f"`regard train {name_of(self.model)}-images --from RUN --set data.train=FOLDER`"

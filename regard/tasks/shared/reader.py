@@ -27,6 +27,8 @@ from regard.tasks.shared.sites import sites_like
 from regard.tasks.shared.text_reader import Encoded, Many, is_single
 from regard.tasks.shared.words import heads_of
 
+WORD_BEGINS = "▁"  # in pieces of SentencePiece
+
 
 class Reader(Embedder):
     """A trained encoder, as `regard.load(run)` gives it. What it can do beside `embed` depends on its head."""
@@ -99,6 +101,7 @@ class Reader(Embedder):
             raise DataError(f"{text[:60]!r} has no {self.blank} to fill; write it where a word is wanted")
         ids, unknown = list[int](), dict[str, None]()
         for number, part in enumerate(parts):
+            part = part.rstrip() if self.tokenizer.mask_takes_space and number + 1 < len(parts) else part
             own = self.tokenizer.encode(part)
             ids += ([self.tokenizer.special.mask] if number else []) + own
             unknown |= dict.fromkeys(self.tokenizer.unknown_in(part, own))
@@ -128,7 +131,11 @@ class Reader(Embedder):
         blank = str(self.blank)
         parts = text.split(blank)
         before, after = blank.join(parts[: number + 1]), blank.join(parts[number + 1 :])
-        return (before.rstrip() + token[2:] if token.startswith("##") else before + token) + after
+        if token.startswith("##"):
+            return before.rstrip() + token[2:] + after
+        word = token.replace(WORD_BEGINS, " ")
+        between = " " if before.strip() and word[:1].isspace() else ""
+        return (before.rstrip() + between + word.strip() if word[:1].isspace() else before + word) + after
 
     # ---- follows
 

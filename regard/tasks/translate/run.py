@@ -225,6 +225,8 @@ class Translator(WritingRun):
     def read(self, text: str) -> Source:
         """The text's tokens and the end token; BadInput where they are more than the model takes."""
         ids, words = self.source_tokenizer.encode_words(check_text(text))
+        first = getattr(self.source_tokenizer, "before", ())
+        ids, words = [*first, *ids], [*[-1] * len(first), *words]
         if len(ids) + 1 > self.max_source and text.strip():
             raise BadInput(
                 f"{text[:40]!r}... has {len(ids) + 1} tokens with the end token and this model takes "

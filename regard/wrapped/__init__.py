@@ -1,0 +1,1 @@
+"""Models that only `transformers` has, behind our protocols: asked, drawn and stepped like a run."""
