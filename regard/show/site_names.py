@@ -17,9 +17,10 @@ PARTS = {  # of the names of modules
     "excite": "gates of channels",
     "cell": "gates of the cell",
     "beta": "how much the image counts",
+    "rollout": "all layers together",
 }
-# In a title: the name of a module with its dots, alone or before a comma.
-CODE = re.compile(r"(?:(?<=^)|(?<= · )|(?<=: )|(?<= less ))[A-Za-z_]\w*(?:\.\w+)+(?=$|,| less | · )")
+# In a title: the name of a module with its dots, or rollout over all of them, alone or before a comma.
+CODE = re.compile(r"(?:(?<=^)|(?<= · )|(?<=: )|(?<= less ))(?:[A-Za-z_]\w*(?:\.\w+)+|rollout)(?=$|,| less | · )")
 
 
 def site_name(name: str) -> str:

@@ -198,7 +198,9 @@ def address(long_run: Path, few_run: Path) -> Iterator[str]:
 
 
 @contextmanager
-def listening(*more: str, token: str = "", port: int = 0, root: str = "") -> Iterator[str]:
+def listening(
+    *more: str, token: str = "", port: int = 0, root: str = "", frames: tuple[str, ...] = ()
+) -> Iterator[str]:
     import uvicorn
 
     from regard.app.serve.application import build
@@ -211,7 +213,10 @@ def listening(*more: str, token: str = "", port: int = 0, root: str = "") -> Ite
     shelf = Shelf([*shipped(), *more], limits=Limits(), counters=Counters(), device="cpu")
     listener = bind("127.0.0.1", port)
     config = uvicorn.Config(
-        build(shelf, token=token, root=root), log_config=None, access_log=False, timeout_graceful_shutdown=2
+        build(shelf, token=token, root=root, frames=frames),
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=2,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

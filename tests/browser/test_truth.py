@@ -221,9 +221,11 @@ def test_another_token_is_marked_with_what_it_changed(visit: Visit) -> None:
 
 def test_a_step_says_which_place_it_shows(visit: Visit) -> None:
     page = visit(None, model="de-en", text="Wo ist der Bahnhof?", steps="", site="encoder.1.attend")
-    expect(page.locator(".step-view")).to_contain_text("encoder.1.attend is not asked while the text is written")
+    expect(page.locator(".step-view")).to_contain_text(
+        "looking at its own text · encoder.1.attend is not asked while the text is written"
+    )
     page = visit(None, model="de-en", text="Wo ist der Bahnhof?", steps="", site="*")
-    expect(page.locator(".step-view")).to_contain_text("here decoder.1.cross, not all")
+    expect(page.locator(".step-view")).to_contain_text("looking at the source · decoder.1.cross, not all")
     page = visit(None, model="de-en", text="Wo ist der Bahnhof?", steps="", site="decoder.0.cross")
     shown = page.locator(".step-view").get_by_title("decoder.0.cross")
     expect(shown).to_have_text("first layer of the decoder, looking at the source, mean of 4 heads")
@@ -259,7 +261,9 @@ def test_a_file_holds_the_head_that_is_seen(visit: Visit) -> None:
     page = visit(".regard-heads canvas", model="de-en", text="Wo ist der Bahnhof?", site="*")
     page.locator(".regard-heads .heads button").nth(17).click()
     expect(page.locator(".chosen")).to_contain_text("head 1 · decoder.0.cross", use_inner_text=True)
-    assert "decoder.0.cross, head 1" in kept(page, "SVG")[1].decode()
+    drawn = kept(page, "SVG")[1].decode()
+    assert "first layer of the decoder, looking at the source, head 1" in drawn
+    assert ">decoder.0.cross<" in drawn
     told = json.loads(kept(page, "JSON")[1])
     assert (told["model"], told["input"], told["answer"]) == (
         "de-en",

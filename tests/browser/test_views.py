@@ -271,11 +271,11 @@ def test_a_patch_of_an_overlay_tells_its_share_in_every_map(opened: Callable[...
     maps = {"rollout": [[3, 1], [0, 0]], "a, head 0": [[1, 0, 999]], "a, head 1": [[0, 0], [0, 1]]}
     page = opened(Overlay(image(30, 20), maps, "T", "a cat"))
     hover(page, ".frame canvas", 0.9, 0.1)
-    expect_told(page, "rollout, row 1, column 2: 25.0 %")
+    expect_told(page, "all layers together, row 1, column 2: 25.0 %")
     expect(page.locator(".thumb .small")).to_have_text(["25.0 %", "99.9 %", "0.00 %"])
     page.focus(".frame")
     page.keyboard.press("ArrowLeft")
-    expect_told(page, "rollout, row 1, column 1: 75.0 %")
+    expect_told(page, "all layers together, row 1, column 1: 75.0 %")
     page.focus(".thumb:first-child")
     page.keyboard.press("End")
     expect(page.locator(".large .sub")).to_have_text("a, head 1")

@@ -67,7 +67,7 @@ def test_names_of_heads_are_shown_whole(layers, heads, wide):
 def test_layers_are_called_as_people_say_where_there_is_room():
     few = labels(Overlay(noise(32, 32), {"rollout": np.eye(4), "blocks.3.attend, head 1": np.eye(4)}).drawing())
     said = ["fourth layer, looking at its own", "input, head 1", "blocks.3.attend"]
-    assert [[text.text for text in lines] for lines in few] == [["rollout"], said]
+    assert [[text.text for text in lines] for lines in few] == [["all layers together", "rollout"], said]
     many = {f"blocks.3.attend, head {head}": np.eye(4) for head in range(16)}
     assert labels(Overlay(noise(32, 32), many).drawing())[1][0].text == "blocks.3.attend"
 

@@ -207,7 +207,7 @@ def test_pictures_by_sites(run: Captioner, plain: Captioner, tmp_path: Path) -> 
         assert isinstance(answer.picture(sites), Looks)
     gates = answer.picture(["cell"])
     assert isinstance(gates, Heads)
-    assert set(gates.panels) == {"cell input", "cell forget", "cell output"}
+    assert set(gates.panels) == {"cell, input", "cell, forget", "cell, output"}
     channels = answer.picture(["eye.*"])
     assert isinstance(channels, Gates)
     assert len(channels.panels) == 2

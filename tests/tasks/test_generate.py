@@ -432,14 +432,14 @@ def test_rnnlms_gates_over_all_that_was_read(rnnlm: LanguageModel, gpt2: Languag
     found = one.gates(units=3)
     assert list(found.panels) == [f"stack.l{layer} {gate}" for layer in (0, 1) for gate in gates_of("lstm")]
     ids = [*rnnlm.read("How now"), *written(rnnlm, "How now", GREEDY)][:-1]
-    assert "".join(found.tokens("stack.l0 input")[1]) == "".join(rnnlm.tokenizer.tokens(ids))
+    assert "".join(found.tokens("stack.l0, input")[1]) == "".join(rnnlm.tokenizer.tokens(ids))
     with torch.inference_mode(), trace(rnnlm.model, "stack.l1") as seen:
         rnnlm.model(torch.tensor([ids]))
     mean = seen["stack.l1", "forget"][0].mean(-1)
-    np.testing.assert_allclose(found.panels["stack.l1 forget"][0, 0], mean, atol=1e-6)
+    np.testing.assert_allclose(found.panels["stack.l1, forget"][0, 0], mean, atol=1e-6)
     picture = one.picture(["stack.l1"])
     assert picture is not None
-    assert "stack.l1 forget" in picture.svg()
+    assert "stack.l1, forget" in picture.svg()
     with pytest.raises(NoAttention, match="this model has no gates: only GRU and LSTM cells do"):
         gpt2.generate("How now", GREEDY).gates()
 

@@ -46,7 +46,7 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="ORIGIN",
-            help="A site that may show the page in a frame (with a token: over https); may be repeated.",
+            help="A site that may show the page in a frame; may be repeated.",
         ),
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,

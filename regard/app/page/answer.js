@@ -2,7 +2,9 @@
 import {make} from "./dom.js";
 import {termOf} from "../views/parts.js";
 
-const TOLD = new Set(["id", "input", "file", "prompt", "source", "text", "label", "probabilities", "cut", "unknown", "written"]);
+// Shown otherwise, or a part of the question.
+const TOLD = new Set(["id", "input", "file", "prompt", "source", "text", "output", "label", "probabilities", "cut", "unknown", "written",
+  "question", "first", "second", "environment"]);
 const SHOWN = 12;  // bars, rows and numbers of a list
 
 export function percent(share) {
@@ -23,20 +25,13 @@ function words(value) {
   return Number.isInteger(value) ? value.toLocaleString("en") : Number(value.toPrecision(4)).toString();
 }
 
-function counted(count, [one, many]) {
-  return `${count} ${count === 1 ? one : many}`;
-}
-
-/** What is neither the text nor the label, as short facts; long tables are counted. */
+/** What is neither the text nor the label, as short facts; of tables there are files. */
 function facts(answer) {
   const list = make("dl", {class: "facts"});
   for (const [name, value] of Object.entries(answer)) {
-    if (TOLD.has(name) || value === null || (Array.isArray(value) && !value.length)) continue;
-    const simple = typeof value !== "object";
-    const numbers = Array.isArray(value) && value.every(one => typeof one === "number");
-    const text = simple ? words(value)
-      : numbers && value.length <= SHOWN ? value.map(words).join(", ")
-        : counted(Array.isArray(value) ? value.length : Object.keys(value).length, numbers ? ["number", "numbers"] : ["entry", "entries"]);
+    const simple = typeof value !== "object", numbers = Array.isArray(value) && value.length && value.every(one => typeof one === "number");
+    if (TOLD.has(name) || !(simple || numbers)) continue;
+    const text = simple ? words(value) : value.length <= SHOWN ? value.map(words).join(", ") : `${value.length} numbers`;
     list.append(make("div", {}, make("dt", {}, termOf(name, name.replaceAll("_", " "))), make("dd", {dir: "auto"}, text)));
   }
   return list.children.length ? list : null;
@@ -77,8 +72,8 @@ function unread({cut, unknown}) {
 }
 
 export function showAnswer(element, answer, asked) {
-  const parts = [], lists = candidates(answer), rest = {...answer};
-  if (typeof answer.text === "string" && answer.text !== asked) parts.push(textOf(answer.prompt ?? "", answer.text));
+  const parts = [], lists = candidates(answer), rest = {...answer}, {text = answer.output} = answer;
+  if (typeof text === "string" && (text !== asked || "output" in answer)) parts.push(textOf(answer.prompt ?? "", text));
   const shares = Object.entries(answer.probabilities ?? {}).sort((a, b) => b[1] - a[1]);
   if (typeof answer.label === "string") parts.push(make("p", {class: "label", dir: "auto"}, answer.label));
   if (shares.length === 1) parts.push(make("span", {class: "amount"}, percent(shares[0][1])));
@@ -86,6 +81,7 @@ export function showAnswer(element, answer, asked) {
   for (const [name, rows] of lists) {
     parts.push(make("h3", {class: "quiet"}, name), bars(rows));
     delete rest[name.replace(/ \d+$/, "")];
+    delete rest.probability;  // of the first
   }
   parts.push(others(answer));
   delete rest.others;

@@ -12,16 +12,23 @@ export class Failure extends Error {
 /** Whether this is a saved page, which answers from what it holds (kept.js). */
 export const isKept = Boolean(globalThis.regard);
 const reach = isKept ? globalThis.regard.fetch : (path, settings) => fetch(path, settings);  // paths are beside the page's own
-const signIn = {ask: null, waiting: null};
+const signIn = {ask: null, waiting: null, token: "", header: null};
 
-/** `ask()` gives a promise that is kept once the person has signed in. */
+/** `ask()` gives a promise of the token that the person signed in with. */
 export function whenSignedOut(ask) {
   signIn.ask = ask;
 }
 
-function signedIn() {
-  signIn.waiting ??= signIn.ask().finally(() => { signIn.waiting = null; });
-  return signIn.waiting;
+/** The person signs in, which gives a cookie. Where it does not come back, as in a frame of another site without https,
+ * each request brings the token itself, until the page is left. */
+async function signedIn() {
+  if (signIn.token && !signIn.header) {
+    signIn.header = {Authorization: `Bearer ${signIn.token}`};
+    return;
+  }
+  signIn.header = null;
+  signIn.waiting ??= signIn.ask().then(token => { signIn.token = token; }).finally(() => { signIn.waiting = null; });
+  await signIn.waiting;
 }
 
 function pause(milliseconds, signal) {
@@ -54,8 +61,9 @@ async function persist(path, settings, read) {
   for (let tries = 0; ; tries++) {
     let response;
     try {
-      response = await reach(path, settings);
+      response = await reach(path, signIn.header ? {...settings, headers: {...settings.headers, ...signIn.header}} : settings);
       tellLost(false);
+      if (response.ok && path !== "sign-in" && !signIn.header) signIn.token = "";  // the cookie came back
       if (response.ok) return await read(response);
     } catch (error) {
       if (error.name === "AbortError") throw error;

@@ -4,6 +4,7 @@ import {field, make} from "./dom.js";
 import {draw} from "./look.js";
 import {askForToken} from "./sign_in.js";
 import {themeButton} from "./theme.js";
+import {inShades} from "../views/parts.js";
 
 const SOON = 300, AGAIN = 1000;  // milliseconds: after a change, and between questions whether an example is made
 const find = id => document.getElementById(id);
@@ -18,9 +19,9 @@ function equation({svg, drop}) {
   return made;
 }
 
-const SPANS = {text: ({words}) => words, code: ({words}) => make("code", {}, words),
+const SPANS = {text: ({words}) => inShades(words), code: ({words}) => make("code", {}, words),
   stress: ({words}) => make("em", {}, words), math: equation};
-const inline = spans => spans.map(span => SPANS[span.kind](span));
+const inline = spans => spans.flatMap(span => SPANS[span.kind](span));
 const BLOCKS = {
   text: ({spans}) => make("p", {}, ...inline(spans)),
   list: ({entries}) => make("ul", {}, ...entries.map(entry => make("li", {}, ...inline(entry)))),

@@ -38,7 +38,7 @@ class Page {
     });
     this.compare = button("Compare", () => this.toggleCompare(), {"aria-pressed": "false"});
     const warning = () => this.ask.hasOwnImages ? "Copied, but an address cannot hold your images." : "";
-    find("actions").replaceChildren(this.compare, shareButton(warning, () => writeAddress(this.state, false)), tourButton(), projectorButton(), themeButton());
+    find("actions").replaceChildren(this.compare, shareButton(warning, () => writeAddress(this.state, false)), tourButton(), projectorButton(() => this.panels.forEach(one => one.opened.fit())), themeButton());
     window.addEventListener("popstate", () => this.restore(readAddress()));
   }
 

@@ -5,23 +5,32 @@ import {viewOf} from "./look.js";
 
 const WIDE = 1200;  // pixels of a window in which the first weight opens by itself
 
+/** Whether a weight that nobody asked for leaves the picture enough room; for a projector all is larger. */
+function isWide() {
+  return innerWidth / (Number(getComputedStyle(document.getElementById("main")).zoom) || 1) >= WIDE;
+}
+
 export class Opened {
   /** `fetchCell(place)` asks for what a weight was made of; `hasRoom()`: whether there is room for one that nobody asked for. */
   constructor(fetchCell, hasRoom) {
     Object.assign(this, {fetchCell, hasRoom});
     this.element = make("aside", {class: "regard cell", "aria-label": "How this weight came about", hidden: true});
     this.shown = this.opening = null;
+    this.isFirst = false;  // it opened by itself
   }
 
   /** `place`: the table, row and column of a weight, as a view names them; a gate comes with its number. `first`: it was
       not asked for. */
   async open(place) {
     const {first = false, ...wanted} = place, own = this.opening = {};  // what is opened later takes its place
-    if (first && (innerWidth < WIDE || !this.hasRoom())) return;
+    const hasRoom = () => !first || (isWide() && this.hasRoom());
+    if (!hasRoom()) return;
     try {
       const [view, data] = await Promise.all([viewOf("cell"), "gate" in wanted ? null : this.fetchCell(wanted)]);
-      if (this.opening !== own) return;
+      if (this.opening !== own || !hasRoom()) return;
       this.shown?.close();
+      this.isFirst = first;
+      this.element.classList.toggle("unasked", first);
       this.element.hidden = false;
       const close = () => this.close();
       if (data) this.shown = view.showCell(this.element, data, {close, choose: of => this.open({...wanted, of})});
@@ -35,6 +44,11 @@ export class Opened {
       this.element.replaceChildren(make("p", {class: "aside", role: "status"}, error.message));
     }
     if (!first && this.opening === own) this.element.scrollIntoView({block: "nearest"});
+  }
+
+  /** The picture has another room now. */
+  fit() {
+    if (this.isFirst && !isWide()) this.close();
   }
 
   close() {

@@ -3,7 +3,7 @@ import {field, make} from "./dom.js";
 import {episodeInput} from "./images.js";
 
 const UNLESS = "as the run says";
-const LONG = 6;  // lines of a text that is part of the question
+const LONG = 2;  // lines, at least, of a text that is part of the question
 
 /** Whether an option is examples of classes, which the question is nothing without. */
 export function isAsked({schema}) {
@@ -59,7 +59,7 @@ export function optionsForm({options, example_options: examples}, own, changed, 
       const control = controlOf(option.schema);
       control.made.addEventListener("change", changed);
       if (option.asked) control.made.rows = LONG;
-      (option.asked ? asked : details).push(field(option.name.replaceAll("_", " "), control.made, option.help));
+      (option.asked ? asked : details).push(field(option.name.replaceAll("_", " "), control.made, option.schema.description ?? option.help));
       [read[option.name], write[option.name]] = [control.read, control.write];
     }
   }

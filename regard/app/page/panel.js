@@ -48,12 +48,17 @@ export class Panel {
     const which = this.pairs ? "second, " : "";  // two may be of one model
     this.element.setAttribute("aria-label", `${which}${model.name}: ${task.task}`);
     this.out.setAttribute("aria-label", this.pairs ? "Second answer" : "Answer");
-    this.head.replaceChildren(this.title(), make("p", {class: "quiet"}, this.describe()));
+    this.head.replaceChildren(this.title(), make("p", {class: "quiet", title: this.describe()}, this.describe()));
     this.showText();
     this.out.replaceChildren();
     this.clearLook();
     this.look.removeAttribute("aria-busy");
     this.showTools();
+  }
+
+  /** What its places are called, by their names in the code. */
+  get said() {
+    return Object.fromEntries(this.model.sites.map(one => [one.name, one.said]));
   }
 
   get sites() {
@@ -110,7 +115,7 @@ export class Panel {
   }
 
   showTools() {
-    const {sites, alignment} = this.model, said = Object.fromEntries(sites.map(one => [one.name, one.said])), named = kind => sites.filter(one => one.kind === kind)
+    const {said} = this, {sites, alignment} = this.model, named = kind => sites.filter(one => one.kind === kind)
       .map(one => [one.name, one.heads > 1 ? `${siteTitle(one.name, said)} (${one.heads} heads)` : siteTitle(one.name, said)]);
     const heads = sites.reduce((sum, one) => sum + one.heads, 0), parts = [];
     if (sites.length > 1 || heads > 1) {
@@ -341,7 +346,7 @@ export class Panel {
       [this.data, this.shownLook] = [found.data, null];
       this.seen = {site: found.site};
       this.opened.close();
-      await draw(this.look, this.question().url ? {...found.data, title: ""} : found.data, {  // an image has no title but its file's name
+      await draw(this.look, this.question().url ? {...found.data, title: "", caption: ""} : found.data, {  // a file's name, and the answer again
         open: isKept || this.isWhole ? null : place => this.opened.open({site: found.site === EVERY ? "" : found.site, ...place}),
         part: wanted => part({site: found.site, ...wanted}),
         pointed: this.pointed,
@@ -369,10 +374,10 @@ export class Panel {
     }
   }
 
-  /** The languages of what is read and written, where a place looks from one to the other. */
+  /** The languages of what is read and written, where a place looks from one to the other; "": they have no names. */
   languagesAt(site) {
-    const {alignment} = this.model, kind = name => name.replace(/\d+/g, "");
-    return kind(site || alignment) === kind(alignment) ? this.task.languages ?? [] : [];
+    const {alignment} = this.model, kind = name => name.replace(/\d+/g, ""), isOneText = !this.task.steps || this.task.continues;
+    return isOneText || kind(site || alignment) !== kind(alignment) ? [] : this.task.languages ?? ["", ""];
   }
 
   /** The task's own images with what is seen of each at a site: [{image, data}]. */
@@ -396,7 +401,7 @@ export class Panel {
 
   stepQuestion() {
     const {site} = this.state, own = this.model.sites.find(one => one.name === site && one.kind === "attention");
-    return {model: this.model.name, task: this.task.task, ...this.body(), site: own?.name, chosen: site, answer: this.answer,
+    return {model: this.model.name, task: this.task.task, ...this.body(), site: own?.name, chosen: site, said: this.said, answer: this.answer,
       image: this.data?.image ?? this.question().url};
   }
 }

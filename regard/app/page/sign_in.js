@@ -22,7 +22,7 @@ export function askForToken() {
       }
       dialog.close();
       dialog.remove();
-      done();
+      done(input.value);
     });
     document.body.append(dialog);
     dialog.showModal();

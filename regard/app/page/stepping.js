@@ -5,6 +5,7 @@ import {Failure, modelPath, post, posted} from "./api.js";
 import {marked} from "./changes.js";
 import {button, make, select} from "./dom.js";
 import {EVERY, clear, draw} from "./look.js";
+import {siteTitle} from "../views/said.js";
 
 const TOP = 10, MOST = 400;  // candidates; tokens that are written on at once
 
@@ -14,19 +15,19 @@ function visible(text) {
 }
 
 /** The look of a step as data of a view: over an image, or over words. */
-function lookData({site, columns, weights, grid}, head, image) {
+function lookData({site, columns, weights, grid}, head, {image, said}) {
   const heads = head === "" ? weights : [weights[head]];
   const mean = weights[0].map((_, at) => heads.reduce((sum, one) => sum + one[at], 0) / heads.length);
   const title = `${site}${weights.length > 1 ? head === "" ? `, mean of ${weights.length} heads` : `, head ${head}` : ""}`;
   if (grid) {
     const rows = Array.from({length: grid[0]}, (_, row) => mean.slice(row * grid[1], (row + 1) * grid[1]));
-    return {kind: "overlay", image, panels: {[title]: rows}, title: "", caption: ""};
+    return {kind: "overlay", image, panels: {[title]: rows}, said, title: "", caption: ""};
   }
-  return {kind: "shaded", weights: [mean], words: columns, queries: ["this step"], query: 0, title};
+  return {kind: "shaded", weights: [mean], words: columns, queries: ["this step"], query: 0, said, title};
 }
 
 export class Stepping {
-  /** `question()` gives {model, task, inputs, options, site, chosen, image, answer}; `changed(tokens)` is told of every
+  /** `question()` gives {model, task, inputs, options, site, chosen, said, image, answer}; `changed(tokens)` is told of every
       step. Steps follow the answer, until the person chooses another token. */
   constructor(element, question, changed) {
     Object.assign(this, {element, question, changed, path: [], at: 0, known: new Map(), head: "", writing: null, showing: {}});
@@ -227,12 +228,12 @@ export class Stepping {
   }
 
   showLook(look) {
-    const {chosen, site} = this.question();
+    const {chosen, site, said} = this.question(), name = code => siteTitle(code, said);
     this.other.textContent = look && chosen && look.site !== chosen
-      ? `A step shows one place of attention: here ${look.site}, not ${chosen === EVERY ? "all" : chosen}.` : "";
+      ? `A step shows one place of attention: here ${name(look.site)}, not ${chosen === EVERY ? "all" : name(chosen)}.` : "";
     if (!look) {
       this.heads.replaceChildren();
-      clear(this.look, make("p", {class: "aside"}, site ? `${site} is not asked while the text is written, as it reads only what is `
+      clear(this.look, make("p", {class: "aside"}, site ? `${name(site)} is not asked while the text is written, as it reads only what is `
         + "there before. Choose another place above." : "This model looks at nothing while it writes."));
       return;
     }
@@ -245,6 +246,6 @@ export class Stepping {
       if (!this.heads.children.length) this.heads.append(select(options, this.head, choose, {"aria-label": "Head"}));
     } else this.heads.replaceChildren();
     const head = this.head !== "" && Number(this.head) < look.weights.length ? Number(this.head) : "";
-    draw(this.look, lookData(look, head, this.question().image)).catch(error => clear(this.look, error.message));
+    draw(this.look, lookData(look, head, this.question())).catch(error => clear(this.look, error.message));
   }
 }

@@ -41,10 +41,11 @@ export function themeButton() {
 }
 
 /** Large type, and nothing but question, answer and picture. */
-export function projectorButton() {
+export function projectorButton(changed) {
   const made = button("Projector", () => {
     const on = document.body.classList.toggle("projector");
     made.setAttribute("aria-pressed", String(on));
+    changed();
     dispatchEvent(new Event("resize"));
   }, {class: "plain wide-only", "aria-pressed": "false", title: "Large type for a room: question, answer and picture alone"});
   return made;

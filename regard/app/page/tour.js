@@ -1,5 +1,6 @@
 // A tour of 60 seconds: what is what on the page, one part after the other.
 import {button, make} from "./dom.js";
+import {inShades} from "../views/parts.js";
 
 const STOPS = [
   [".models", "Each of these is a small trained model. They translate, go on writing, classify, look at images. Choose any."],
@@ -42,7 +43,7 @@ export function tourButton() {
     const element = seen(STOPS[at][0]);
     mark(element);
     element.scrollIntoView({block: "nearest"});
-    text.textContent = STOPS[at][1];
+    text.replaceChildren(...inShades(STOPS[at][1]));
     count.textContent = `${at + 1} of ${STOPS.length}`;
     back.disabled = at === 0;
     next.textContent = at === STOPS.length - 1 ? "Done" : "Next";

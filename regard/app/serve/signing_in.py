@@ -41,6 +41,8 @@ class SignIn:
         apart = self.framed and scheme == "https"
         same: Literal["none", "strict"] = "none" if apart else "strict"
         response.set_cookie(self.name, self.cookie, httponly=True, secure=apart, samesite=same)
+        if apart:  # browsers that keep no cookies of other sites keep one for this frame alone
+            response.headers["set-cookie"] += "; Partitioned"
         return response
 
     def by_address(self, token: str, scheme: str) -> Response:

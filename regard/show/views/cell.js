@@ -29,7 +29,7 @@ export function showCell(element, data, {choose, close}) {
     seen = names[column] ? tokenOf(names[column]) : make("span", {}, `place ${column}`);
   const heads =
     data.heads > 1
-      ? [make("select", {"aria-label": "Head"}, ...Array.from({length: data.heads}, (_, head) => make("option", {value: head}, `head ${head + 1} of ${data.heads}`)))]
+      ? [make("select", {"aria-label": "Head"}, ...Array.from({length: data.heads}, (_, head) => make("option", {value: head}, `head ${head}`)))]
       : [];
   for (const list of heads) {
     list.value = String(data.head);
@@ -46,7 +46,7 @@ export function showCell(element, data, {choose, close}) {
   const sliders = slidersOf(look, () => settings, draw);
 
   element.replaceChildren(
-    make("div", {class: "cell-head"}, make("h3", {}, "How ", asks, " came to look at ", seen), ...heads, end),
+    make("div", {class: "cell-head"}, make("h3", {}, "How ", asks, " came to look at ", seen), end, ...heads),
     make("p", {class: "note"}, siteTitle(data.site, data.said)),
     result,
     make("h4", {}, "1. Query and key give a score"),
@@ -56,7 +56,7 @@ export function showCell(element, data, {choose, close}) {
     make("div", {class: "scroll"}, table),
     make("h4", {}, "3. The values, times their weights, are read"),
     reading,
-    make("h4", {}, "Try it"),
+    make("h4", {class: "sliders-name"}, "Try it"),
     make("div", {class: "sliders"}, ...sliders.map(one => one.element), reset),
   );
 
@@ -114,7 +114,7 @@ export function showCell(element, data, {choose, close}) {
         make(
           "tr",
           {},
-          ...["word", "score"].map(name => make("th", {scope: "col"}, name)),
+          ...["place", "score"].map(name => make("th", {scope: "col"}, name)),
           ...steps.map(({name, told}) => make("th", {scope: "col", title: told}, name)),
           make("th", {scope: "col"}, "mask"),
         ),

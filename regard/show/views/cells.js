@@ -5,8 +5,10 @@ import {
   label,
   make,
   paintCells,
+  pointIn,
   readColour,
   readRamp,
+  roomBelow,
   shadeWord,
   sliderOf,
   steer,
@@ -19,8 +21,7 @@ const LARGEST = 52,
   TILT = 55; // pixels of a cell, pixels with labels, degrees
 const USUAL = 36,
   BELOW = 56; // pixels of a cell that is larger only where all fit into the window; of the key below them
-const SMALLEST = 22,
-  TALL = 20; // pixels of a cell that may shrink to fit into the window; of a line of labels
+const TALL = 20; // pixels of a line of labels
 const LABELLED = 130; // rows and columns: more have no labels
 const ROOM = 900; // pixels of a map without labels
 const SHARP = 10; // pixels of a cell from which on it is drawn as such, else as one pixel
@@ -96,9 +97,7 @@ export function drawCells(stage, look, control) {
   ring.style.setProperty("top", "0");
   ring.style.setProperty("left", "0");
   const placeOf = event => {
-    const box = canvas.getBoundingClientRect();
-    const column = Math.floor((event.clientX - box.left) / cell),
-      row = Math.floor((event.clientY - box.top) / cell);
+    const [column, row] = pointIn(canvas, event).map(pixels => Math.floor(pixels / cell));
     return [row >= 0 && row < rows.length ? row : null, column >= 0 && column < columns.length ? column : null];
   };
   cells.addEventListener("pointermove", event => control.hover(...placeOf(event)));
@@ -125,8 +124,8 @@ function measure(stage, {rows, columns}, labelled) {
   const lean = (TILT * Math.PI) / 180,
     rough = widest(rows, 13);
   const wide = Math.floor((room - rough - 12) / columns.length),
-    high = Math.floor((innerHeight - Math.max(0, stage.getBoundingClientRect().top) - 2 * TALL - BELOW) / rows.length);
-  const cell = Math.max(LEGIBLE, Math.min(wide, high >= SMALLEST ? Math.min(LARGEST, high) : USUAL));
+    high = Math.floor((roomBelow(stage) - 2 * TALL - BELOW) / rows.length);
+  const cell = Math.max(LEGIBLE, Math.min(wide, high >= LEGIBLE ? Math.min(LARGEST, high) : USUAL));
   const font = cell >= 18 ? 13.5 : 11,
     long = widest(columns, font);
   const upright = long - 10 <= 1.05 * cell;

@@ -22,7 +22,8 @@ import {
 } from "./parts.js";
 import {wordsOf} from "./text.js";
 
-const HINT = "Dark words made the decision, in the sentences with a dark bar. Point at a sentence, or use the arrow keys, to see the weights of its own words.";
+const WHOLE = "The darker a word, the more the model looked at it. Point at a word to see its weight.";
+const PARTED = "Dark words made the decision, in the sentences with a dark bar. Point at a sentence, or use the arrow keys, to see the weights of its own words.";
 
 export function show(element, data, host = {}) {
   return withPieces(element, data, host, showDocument);
@@ -34,7 +35,7 @@ function showDocument(root, data, {state, keep, tools, open, pointed}) {
   const received = weights.map((own, at) => own.map(weight => weight * (sentences ? Math.sqrt(sentences[at]) : 1)));
   const all = Float32Array.from(received.flatMap(one => [...one])),
     top = usualTop(all, data.scale);
-  const told = toldLine(HINT),
+  const told = toldLine(sentences ? PARTED : WHOLE),
     texts = data.sentences.map(words => wordsOf(words));
   const most = sentences ? topOf(largest(sentences)) : 1;
   const bars = texts.map((_, at) =>
@@ -46,7 +47,7 @@ function showDocument(root, data, {state, keep, tools, open, pointed}) {
       {
         class: "sentence",
         role: "group",
-        "aria-label": `sentence ${at + 1}${sentences ? `, weight ${sentences[at].toFixed(2)}` : ""}`,
+        "aria-label": sentences ? `sentence ${at + 1}, weight ${sentences[at].toFixed(2)}` : "the text",
       },
       ...bars[at],
       text,
@@ -93,8 +94,8 @@ function showDocument(root, data, {state, keep, tools, open, pointed}) {
         make("span", {class: "number"}, numberOf(own[at])),
         " ",
       ]);
-    const whole = sentences ? [` has weight `, make("b", {}, sentences[next].toFixed(2))] : [];
-    told.tell(make("b", {}, `Sentence ${next + 1}`), ...whole, "; its words: ", ...words);
+    if (!sentences) told.tell("It looked most at ", ...words);
+    else told.tell(make("b", {}, `Sentence ${next + 1}`), " has weight ", make("b", {}, sentences[next].toFixed(2)), "; its words: ", ...words);
   }
 
   function tellWord(at, to) {
@@ -102,8 +103,7 @@ function showDocument(root, data, {state, keep, tools, open, pointed}) {
       tokenOf(data.sentences[at][to]),
       " ",
       make("b", {}, numberOf(weights[at][to])),
-      " in its sentence",
-      ...(sentences ? [", shaded by ", make("b", {}, numberOf(received[at][to], top))] : []),
+      ...(sentences ? [" in its sentence, shaded by ", make("b", {}, numberOf(received[at][to], top))] : []),
     );
   }
 

@@ -9,6 +9,7 @@ import {
   largest,
   make,
   onTheme,
+  pointIn,
   readTable,
   sliderOf,
   steer,
@@ -185,8 +186,8 @@ function plotOf(panel, top, bars, tell, rest) {
   }
 
   plot.addEventListener("pointermove", event => {
-    const {left, width} = plot.getBoundingClientRect();
-    lookAt(clamp(Math.floor(((event.clientX - left - AXIS) / (width - AXIS)) * channels), channels));
+    const [left] = pointIn(plot, event);
+    lookAt(clamp(Math.floor(((left - AXIS) / (plot.clientWidth - AXIS)) * channels), channels));
   });
   plot.addEventListener("pointerleave", () => lookAt(null));
   steer(

@@ -21,6 +21,7 @@ const STRENGTH = 0.85,
   SHARP_BELOW = 100; // how far a place without weight is faded; pixels of an image that is not smoothed
 const THUMB = 132,
   LARGE = 880; // pixels on the longer side
+const NAMED = 60; // characters of the name of a look
 const PAUSE = 900; // milliseconds of a look while they play
 const ALONE = 0.999; // a place with this share was chosen alone: hard attention
 
@@ -108,7 +109,7 @@ export function showImages(root, {url, groups, top, topText, hint, telling = fal
       "button",
       {type: "button", class: "thumb", "aria-pressed": "false", title: clean(look.title ?? look.name)},
       canvases[at],
-      tokenOf(look.name),
+      tokenOf(look.name, NAMED),
       notes[at],
       ...gateOf(look.gate),
     ),
@@ -189,7 +190,7 @@ export function showImages(root, {url, groups, top, topText, hint, telling = fal
       most > 0 && most > 1.001 / (rows * columns)
         ? [` looks most at ${placeWords(most_at, columns)}: `, make("b", {}, percentOf(most))]
         : [most > 0 ? " looks everywhere alike" : " looks nowhere"];
-    told.tell(tokenOf(own), ...where, ...(gate === undefined ? [] : [", gate ", make("b", {}, gate.toFixed(2))]));
+    told.tell(tokenOf(own, NAMED), ...where, ...(gate === undefined ? [] : [", gate ", make("b", {}, gate.toFixed(2))]));
   }
 
   /** `left` and `above` are fractions of the image; each map has a grid of its own. */
@@ -208,7 +209,7 @@ export function showImages(root, {url, groups, top, topText, hint, telling = fal
       patch.style.setProperty(key, `${100 * value}%`);
     patch.hidden = false;
     const words = `${placeWords(cell, columns)}: ${percentOf(look.shares[cell])}`;
-    told.tell(tokenOf(look.name), ", ", words);
+    told.tell(tokenOf(look.name, NAMED), ", ", words);
     tellPlace(frame, cell, words);
     looks.forEach((other, number) => {
       notes[number].textContent = percentOf(other.shares[cellOf(other)]);

@@ -1,6 +1,6 @@
 // One table of weights as lines between two lists of tokens.
 
-import {clamp, colourOf, label, make, readRamp, shadeWord, sliderOf, steer, tellPlace, tokenOf} from "./parts.js";
+import {clamp, colourOf, label, make, pointIn, readRamp, shadeWord, sliderOf, steer, tellPlace, tokenOf} from "./parts.js";
 import {queryPlaces} from "./text.js";
 
 const BETWEEN = 200; // pixels between the lists
@@ -91,8 +91,7 @@ export function drawLinks(stage, look, control) {
 
   lists.forEach((list, which) => {
     const placeOf = event => {
-      const at = Math.floor((event.clientY - list.firstChild.getBoundingClientRect().top) / high);
-      const place = clamp(at, list.children.length);
+      const place = clamp(Math.floor(pointIn(list.firstChild, event)[1] / high), list.children.length);
       return which ? [null, place] : [place, null];
     };
     list.addEventListener("pointermove", event => control.hover(...placeOf(event)));

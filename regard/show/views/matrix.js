@@ -14,6 +14,7 @@ import {
   topWords,
 } from "./parts.js";
 import {drawCells} from "./cells.js";
+import {hintOf} from "./hints.js";
 import {drawLinks} from "./links.js";
 import {TERMS} from "./said.js";
 import {drawText, meanOf} from "./text.js";
@@ -34,13 +35,14 @@ function waysOf({rows, columns, of}) {
 /** `look` is {rows, columns, weights, hidden, top, scale, of, centres, span, rowName, columnName}: names, and tables
     row by row. `state` has `way` and `row`; `keep` is told when they change; `tools` stand beside our own. */
 export function showMatrix(element, look, {state, keep, tools = [], ways = waysOf(look), open = null, pointed = null, languages = null}) {
-  const {rows, columns, weights, hidden} = look,
-    told = toldLine(hintOf(look, open, languages?.(look.table?.site) ?? []));
+  const {rows, columns, weights, hidden} = look;
   const stage = make("div", {class: "stage"}),
     key = make("div", {});
   let drawn,
     roomDrawn = 0,
     way = ways.includes(state.way) ? state.way : ways[0];
+  const hint = () => hintOf(look, way, Boolean(open), languages?.(look.table?.site) ?? []),
+    told = toldLine(hint());
   let row = null,
     column = null,
     kept = Number.isInteger(state.row) && state.row >= 0 && state.row < rows.length;
@@ -67,7 +69,7 @@ export function showMatrix(element, look, {state, keep, tools = [], ways = waysO
     drawn.point(row, column);
     if (row !== null) told.tell(...lookWords(look, row, column));
     else if (column !== null) told.tell(...columnWords(look, column));
-    else told.rest();
+    else told.rest(hint());
   }
 
   /** As `lookAt`, by the person's own hand or keys. */
@@ -178,19 +180,6 @@ export function showMatrix(element, look, {state, keep, tools = [], ways = waysO
       sized.disconnect();
     },
   };
-}
-
-function hintOf({rows, columns, of}, open, [read, written]) {
-  if (of === "gate") return "Each column is a word that was read, each row a part of the memory; dark lets it through. Point at a cell to see how far its gate is open.";
-  const own = rows.length === columns.length && rows.every((word, at) => word === columns[at]);
-  const sentence = own
-    ? "Each row is a word of the text; dark is where it looked in the same text."
-    : written
-      ? `Each row is a word that was written in ${written}; dark is where it looked in the ${read} sentence.`
-      : "Each row is a word that the model had to find; dark is where it looked for it.";
-  return rows.length > 1
-    ? `${sentence} Point at a word, or use the arrow keys, to see where it looks. A click ${open ? "opens the weight" : "keeps it"}.`
-    : "Dark is where the model looked. Point at a word, or use the arrow keys, to see its weight.";
 }
 
 /** "die" looks at "the" 0.60, "cat" 0.20 */

@@ -2,7 +2,7 @@
 
 import {enter, headingOf, make, percentOf, readTable, topOf} from "./parts.js";
 import {sharesOf, showImages} from "./image.js";
-import {siteTitle} from "./said.js";
+import {siteTitle, spokenTitle} from "./said.js";
 
 export function show(element, data, host = {}) {
   const groups = new Map(),
@@ -22,7 +22,7 @@ export function show(element, data, host = {}) {
         ...sharesOf(values, rows, columns),
         table: {table: `panels/${name}`},
         title: siteTitle(name, data.said),
-        name: cut < 0 ? name : name.slice(cut + 2),
+        name: cut < 0 ? spokenTitle(name, data.said).title : name.slice(cut + 2),
       });
   }
   const looks = [...groups.values()].flatMap(group => group.looks),

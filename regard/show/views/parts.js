@@ -76,10 +76,25 @@ export function headingOf(data, host) {
   return [...title, ...lines.map(line => make("p", {class: "note", dir: "auto"}, clean(line)))];
 }
 
-/** A line that tells what is pointed at; screen readers hear it. */
+/** A text as children of an element; what is dark on a white page is called bright on a dark one, where colours are
+ * turned. */
+export function inShades(text) {
+  if (typeof text !== "string") return [text];
+  return text.split(/\b([Dd]ark(?:er|est)?)\b/).map((part, at) => {
+    if (at % 2 === 0) return part;
+    const bright = part.replace("dark", "bright").replace("Dark", "Bright");
+    return make("span", {}, make("span", {class: "on-light"}, part), make("span", {class: "on-dark"}, bright));
+  });
+}
+
+/** A line that tells what is pointed at, and at rest what there is to see; screen readers hear it. */
 export function toldLine(hint) {
-  const line = make("p", {class: "told", "aria-live": "polite"}, hint);
-  return {line, tell: (...parts) => line.replaceChildren(...parts), rest: () => line.replaceChildren(hint)};
+  const line = make("p", {class: "told", "aria-live": "polite"}, ...inShades(hint));
+  return {
+    line,
+    tell: (...parts) => line.replaceChildren(...parts),
+    rest: (next = hint) => line.replaceChildren(...inShades(next)),
+  };
 }
 
 /** Nested lists, or a packed table (regard/show/plain.py), as {shape, values}. */
@@ -329,19 +344,36 @@ export function tellPlace(slider, at, text) {
   slider.setAttribute("aria-valuetext", text);
 }
 
+/** How much larger an element is shown than its own pixels are. */
+function enlarged(element) {
+  return element.getBoundingClientRect().width / element.offsetWidth || 1;
+}
+
+/** Where in an element the pointer is, in the element's own pixels. */
+export function pointIn(element, event) {
+  const {left, top} = element.getBoundingClientRect(),
+    scale = enlarged(element);
+  return [(event.clientX - left) / scale, (event.clientY - top) / scale];
+}
+
+/** The pixels of a window below the top of an element, in the element's own. */
+export function roomBelow(element) {
+  return (innerHeight - Math.max(0, element.getBoundingClientRect().top)) / enlarged(element);
+}
+
 export function clamp(value, count) {
   return Math.max(0, Math.min(count - 1, value));
 }
 
-/** Calls `redraw` when the colours change between light and dark; returns a function that ends this. */
+/** Calls `redraw` when the colours change between light and dark, as for paper; returns a function that ends this. */
 export function onTheme(redraw) {
-  const wanted = matchMedia("(prefers-color-scheme: dark)"),
+  const wanted = ["(prefers-color-scheme: dark)", "print"].map(one => matchMedia(one)),
     seen = new MutationObserver(redraw);
-  wanted.addEventListener("change", redraw);
+  for (const one of wanted) one.addEventListener("change", redraw);
   for (const part of [document.documentElement, document.body])
     seen.observe(part, {attributes: true, attributeFilter: ["data-theme"]});
   return () => {
-    wanted.removeEventListener("change", redraw);
+    for (const one of wanted) one.removeEventListener("change", redraw);
     seen.disconnect();
   };
 }

@@ -10,9 +10,11 @@ import {
   make,
   onTheme,
   paintCells,
+  pointIn,
   readColour,
   readRamp,
   readTable,
+  roomBelow,
   sliderOf,
   steer,
   tellPlace,
@@ -22,6 +24,7 @@ import {
 } from "./parts.js";
 
 const HINT = "Time runs down: what came in, what went out, and which place of the memory was written and read. Point at a step, or use ↑ and ↓, to see the memory after it.";
+const BARE = "Time runs down: what came in and what went out. Point at a step, or use ↑ and ↓, to read it.";
 const PAUSE = 350; // milliseconds of a step while they play
 const MANY = 16, // rows of a panel from which on only those are shown that were used
   USED = 0.02; // the largest weight of a place that counts as used
@@ -36,7 +39,7 @@ const NUMBERS = 34, // pixels for the numbers of steps
 
 export function show(element, data, host = {}) {
   const state = {...host.state},
-    told = toldLine(HINT),
+    told = toldLine(data.memory ? HINT : BARE),
     root = make("div", {class: "view"});
   const memory = data.memory ? readTable(data.memory) : null,
     all = Object.entries(data.panels).map(([name, table]) => readPanel(name, table, data)),
@@ -63,6 +66,7 @@ export function show(element, data, host = {}) {
     free = room - beside - NUMBERS - GAP * panels.length,
     wide = clampTo(Math.floor(free / columns), NARROW, WIDE);
   let high = HIGH,
+    tall = HIGH, // pixels of a place of the memory
     step = null,
     timer = null,
     kept = false;
@@ -82,7 +86,7 @@ export function show(element, data, host = {}) {
       ? [make("span", {class: "ramp both"}), "below 0, above 0"]
       : []),
     ...(panels.some(({hidden}) => hidden) ? [make("span", {class: "sign hidden-place"}), "not asked for"] : []),
-    ...(places ? [make("span", {}, ` · ${places.length} of ${all.find(isOfPlaces(memory)).rows} places were used`)] : []),
+    ...(places ? [make("span", {class: "pair"}, `${places.length} of ${all.find(isOfPlaces(memory)).rows} places were used`)] : []),
   );
   const legend = heads.length
     ? [
@@ -107,8 +111,9 @@ export function show(element, data, host = {}) {
   );
 
   function lay() {
-    const top = host.inText ? ABOVE * innerHeight : scroll.getBoundingClientRect().top;
-    high = clampTo(Math.floor((innerHeight - top - NAMES - 44) / steps), LOW, HIGH);
+    const room = host.inText ? (1 - ABOVE) * innerHeight : roomBelow(scroll);
+    high = clampTo(Math.floor((room - NAMES - 44) / steps), LOW, HIGH);
+    if (memory) tall = clampTo(Math.floor((room - NAMES - 70) / (places?.length ?? memory.shape[1])), 4, 20);
     let left = NUMBERS;
     const names = panels.map((panel, at) => {
       const width = panel.rows * wide,
@@ -154,8 +159,7 @@ export function show(element, data, host = {}) {
       shown = places ?? Array.from({length: count}, (_, place) => place),
       start = now * count * width;
     const most = (memory.most ??= memory.values.reduce((far, value) => Math.max(far, Math.abs(value)), 0) || 1);
-    const side = clampTo(Math.floor(200 / width), 4, 14),
-      tall = clampTo(Math.floor(Math.min(420, innerHeight - 320) / shown.length), 4, 20);
+    const side = clampTo(Math.floor(200 / width), 4, 14);
     paintCells(
       after,
       shown.length,
@@ -201,7 +205,7 @@ export function show(element, data, host = {}) {
   }
 
   track.addEventListener("pointermove", event => {
-    const at = Math.floor((event.clientY - track.getBoundingClientRect().top - NAMES) / high);
+    const at = Math.floor((pointIn(track, event)[1] - NAMES) / high);
     if (!kept) lookHere(clamp(at, steps));
   });
   track.addEventListener("pointerleave", () => {
@@ -221,7 +225,7 @@ export function show(element, data, host = {}) {
   track.addEventListener("click", event => {
     keep(kept ? null : step);
     const at = canvases.indexOf(event.target);
-    if (at >= 0 && step !== null) openAt(panels[at], Math.floor(event.offsetX / wide));
+    if (at >= 0 && step !== null) openAt(panels[at], Math.floor(pointIn(event.target, event)[0] / wide));
   });
   steer(
     scroll,

@@ -41,7 +41,7 @@ def gate_maps(
     for site in seen.sites:
         tokenizer, ids = tokens(site)
         for kind in seen.kinds(site):
-            name, gates = f"{site} {kind}", seen[site, kind][0].float().cpu().numpy()
+            name, gates = f"{site}, {kind}", seen[site, kind][0].float().cpu().numpy()
             gates = np.vstack([gates[-2::-1], gates[-1:]]) if site in turned else gates
             rows[name], pieces[name] = _chosen(gates, units)
             columns[name], words[name] = tokenizer.tokens(ids), words_of(tokenizer, ids)

@@ -251,6 +251,7 @@ def test_signing_in_within_the_frame_of_another_site_needs_https() -> None:
         cookie = client.get("/?token=s3cret", follow_redirects=False).headers["set-cookie"].lower()
         assert "samesite=none" in cookie
         assert "secure" in cookie
+        assert cookie.endswith("; partitioned")
         assert client.get("/api/models").status_code == 200
         assert client.get("/api/models", headers={"origin": "https://evil.example"}).status_code == 403
         assert client.get("/api/models", headers={"sec-fetch-site": "cross-site"}).status_code == 403

@@ -52,7 +52,7 @@ def test_every_gate_of_every_layer_over_the_words_that_it_read(name: str, cell: 
     answer = ask(run)
     found = answer.gates(units=4)
     gates = {"gru": ("reset", "update"), "lstm": ("input", "forget", "output")}[cell]
-    assert list(found.panels) == [f"{site} {gate}" for site in sorted(SITES[name], key=order) for gate in gates]
+    assert list(found.panels) == [f"{site}, {gate}" for site in sorted(SITES[name], key=order) for gate in gates]
     for panel, values in found.panels.items():
         rows, columns = found.tokens(panel)
         assert values.shape == (1, 1 + 4, len(columns))
@@ -78,27 +78,27 @@ def test_words_are_the_means_of_their_pieces_and_rows_are_units() -> None:
     with torch.inference_mode(), trace(run.model, "encoder.l0") as seen:
         run.model.start(torch.tensor([source.ids]), torch.ones(1, len(source.ids), dtype=torch.bool))
     gates = seen["encoder.l0", "forget"][0].numpy()  # (T, D)
-    rows, columns = found.tokens("encoder.l0 forget")
-    values = found.panels["encoder.l0 forget"][0]
+    rows, columns = found.tokens("encoder.l0, forget")
+    values = found.panels["encoder.l0, forget"][0]
     assert rows[0] == "mean"
     assert sorted(map(int, rows[1:])) == list(range(DIM))
     for place, word in enumerate(columns):
         own = [at for at, number in enumerate([*source.words[:-1], len(columns) - 1]) if number == place]
         np.testing.assert_allclose(values[0, place], gates[own].mean(), atol=1e-6, err_msg=word)
         np.testing.assert_allclose(values[1, place], gates[own, int(rows[1])].mean(), atol=1e-6)
-    assert len(found.pieces.tokens("encoder.l0 forget")[1]) == len(source.ids)
+    assert len(found.pieces.tokens("encoder.l0, forget")[1]) == len(source.ids)
 
 
 def test_a_reversed_source_stands_in_its_own_order() -> None:
     run = build("seq2seq", reverse=True)
     found = ask(run).gates("encoder.*", units=0)
-    assert found.tokens("encoder.l0 forget")[1] == ("the", "cats", "sat", "on", "</s>")
-    assert found.panels["encoder.l0 forget"].shape[1] == 1, "the mean alone"
+    assert found.tokens("encoder.l0, forget")[1] == ("the", "cats", "sat", "on", "</s>")
+    assert found.panels["encoder.l0, forget"].shape[1] == 1, "the mean alone"
     source = torch.tensor([run.read("the cats sat on").ids])
     with torch.inference_mode(), trace(run.model, "encoder.l0") as seen:
         run.model.start(source, torch.ones_like(source, dtype=torch.bool))
     *words, end = seen["encoder.l0", "forget"][0].mean(-1).tolist()
-    np.testing.assert_allclose(found.pieces.panels["encoder.l0 forget"][0, 0], [*words[::-1], end], atol=1e-6)
+    np.testing.assert_allclose(found.pieces.panels["encoder.l0, forget"][0, 0], [*words[::-1], end], atol=1e-6)
 
 
 def test_a_picture_shows_attention_where_there_is_some_and_gates_where_they_are_named() -> None:
@@ -107,8 +107,8 @@ def test_a_picture_shows_attention_where_there_is_some_and_gates_where_they_are_
     drawn: Any = answer.picture(["attend"])
     assert (list(drawn.panels), drawn.of) == (["attend"], "weight")
     drawn = answer.picture(["cell", "upper.*"])
-    assert (next(iter(drawn.panels)), drawn.of) == ("cell input", "gate")
-    assert drawn.panels["cell input"].shape[1] == 1 + UNITS
+    assert (next(iter(drawn.panels)), drawn.of) == ("cell, input", "gate")
+    assert drawn.panels["cell, input"].shape[1] == 1 + UNITS
     assert "1  gate" in drawn.svg()
     assert "gate: 0 " in drawn.terminal(colour=False)
     assert (drawn.data()["of"], answer.heads("attend").data()["of"]) == ("gate", "weight")
