@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.decode.generator import at_least_float32
+from regard.decode.largest import largest
 from regard.decode.rules import Rules, to_device
 from regard.layers.state import State
 from regard.models.protocols import Generator
@@ -81,6 +82,6 @@ def extend(scores: Tensor, steps: Tensor, width: int) -> tuple[Tensor, Tensor, T
     if missing > 0:  # one beam and a small vocabulary: the other beams are dead
         grown = F.pad(grown, (0, missing), value=-torch.inf)
     # One topk over all beams is faster than one per beam and another over their results.
-    best, chosen = grown.topk(2 * width)
+    best, chosen = largest(grown, 2 * width)
     beams = chosen // words
     return best, beams.clamp_max(scores.shape[1] - 1) if missing > 0 else beams, chosen % words

@@ -178,7 +178,7 @@ def _blocks(spec: Any, blocks: Sequence[Block]) -> None:
 
 def _linear(spec: Any, *parts: nn.Linear) -> None:
     """Several are one product, their outputs side by side."""
-    spec.weight = torch.cat([part.weight.detach() for part in parts])
+    spec.weight = torch.cat([part.weight.detach().contiguous() for part in parts])
     if parts[0].bias is not None:
         spec.bias = torch.cat([part.bias.detach() for part in parts])
 
@@ -188,5 +188,5 @@ def _norm(spec: Any, norm: nn.LayerNorm) -> None:
 
 
 def _copy(tensor: Tensor) -> Tensor:
-    """CTranslate2 quantises in place."""
-    return tensor.detach().clone()
+    """CTranslate2 quantises in place, and reads numbers in their order."""
+    return tensor.detach().clone(memory_format=torch.contiguous_format)

@@ -77,6 +77,8 @@ def load_model(run: str | Path, device: str = "cpu") -> nn.Module:
 def load(run: str | Path, device: str = "auto", *, engine: str = "torch", dtype: str = "float32") -> Run:
     """A run, opened on a device: whatever `Folder` finds. `engine`: what computes its answers, `dtype`: in which
     numbers; see `runs.engine_names`."""
+    from torch import nn
+
     from regard.base.device import choose_device
     from regard.runs.folder import Folder
 
@@ -84,7 +86,12 @@ def load(run: str | Path, device: str = "auto", *, engine: str = "torch", dtype:
     plain = is_plain(engine, dtype)
     place = choose_device("cpu" if device == "auto" and not plain else device)
     opened = _opened(Folder(run), lambda folder: folder.model().to(place))
-    if not plain:
+    if plain:
+        from regard.layers.layout import lay_out
+
+        assert isinstance(opened.model, nn.Module)
+        lay_out(opened.model)
+    else:
         from regard.runs.engines import take_engine
 
         assert opened.folder is not None
