@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from regard.tasks.ask.run import QuestionReader
     from regard.tasks.caption.run import Captioner
     from regard.tasks.core.run import Run
+    from regard.tasks.core.sweep import Sweep
     from regard.tasks.embed.run import Embedder
     from regard.tasks.fewshot.run import FewShot
     from regard.tasks.generate.run import LanguageModel
@@ -106,6 +107,7 @@ __all__ = [
     "metrics",
     "models",
     "show",
+    "sweep",
     "train",
 ]
 
@@ -335,6 +337,51 @@ def train(
         accept_changed_data=accept_changed_data,
         start=start,
         data=data,
+    )
+
+
+@_checked
+def sweep(
+    recipe: str | Path,
+    *,
+    vary: Mapping[str, Any],
+    trials: int = 20,
+    by: str | None = None,
+    out: str | Path | None = None,
+    set: Mapping[str, Any] | None = None,
+    at_once: int = 1,
+    prune: bool = True,
+    start: str | Path | None = None,
+) -> Sweep:
+    """Search for good settings of a recipe, as `regard sweep` does: trainings proposed by optuna, judged by their
+    validations.
+
+        rates = {"train.learning_rate": "1e-4..3e-2:log", "model.dropout": [0.1, 0.3]}
+        found = regard.sweep("bahdanau-dates", vary=rates, trials=30)
+        found.best.changes, found.best.value
+        run = regard.load(found.best.folder)
+
+    vary: ranges as texts and values as lists, by section.key.
+    trials: how many; the same call with more goes on.
+    by: a metric of the validations; that which chooses the best weights unless given.
+    out: a folder for the runs, table.md and sweep.svg; runs/sweep-RECIPE unless given.
+    at_once: trainings at a time, each in a process: a script calls this below `if __name__ == "__main__":`.
+    prune: end trainings early that fall behind the others."""
+    from regard.tasks.core.recipe import changes_of
+    from regard.tasks.core.sweep import sweep
+
+    folder = Path(out) if out is not None else Path("runs", f"sweep-{Path(str(recipe)).stem}")
+    begin = None if start is None else str(start)
+    return sweep(
+        str(recipe),
+        vary,
+        changes_of(set or {}),
+        trials=trials,
+        at_once=at_once,
+        by=by,
+        out=folder,
+        start=begin,
+        prune=prune,
     )
 
 

@@ -31,7 +31,7 @@ from regard.data.made.pairs import MADE
 from regard.data.made.shapes import shapes
 from regard.runs.shipped import SHIPPED as PLACE
 from regard.runs.shipped import shipped
-from regard.tasks.core import compare
+from regard.tasks.core import compare, sweep
 from regard.tasks.core.recipe import read
 from regard.tasks.core.results import Evaluation
 from regard.tasks.core.run import Run
@@ -246,6 +246,12 @@ def run_all(calls, jobs, tell):
         tell(number, compare._run(*call))
 
 
+def run_at_once(work, calls, jobs, tell, look):
+    """As `run_all`, of `regard sweep`."""
+    for number, call in calls:
+        tell(number, work(*call))
+
+
 def short(words: list[str]) -> list[str]:
     """The same command with less to do; of an option given twice the last one counts."""
     if words[0] == "generate":
@@ -349,6 +355,7 @@ def end_servers() -> None:
 def carry_out(text: str, monkeypatch, capsys) -> None:
     """Do what a page says, in the current folder, and compare what comes with what it shows."""
     monkeypatch.setattr(compare, "_run_all", run_all)
+    monkeypatch.setattr(sweep, "run_at_once", run_at_once)
     monkeypatch.setattr(Run, "_evaluate", evaluate_once)
     names: dict[str, object] = {}
     port = USUAL_PORT

@@ -18,7 +18,7 @@ from small_models import save_encoder
 from regard.app.cli.main import DEBUG, main
 from regard.data.text.tokenizer import Tokenizer
 from regard.runs.folder import save_weights
-from regard.tasks.core import compare
+from regard.tasks.core import compare, sweep
 from regard.tasks.core.recipe import read
 from regard.tasks.core.table import load
 from regard.tasks.core.training import train
@@ -258,13 +258,21 @@ def ctrl_c(signals_heard: None) -> Callable[[], None]:
 
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`regard compare` trains in this process; test_process.py has it with processes of their own."""
+    """`regard compare` and `regard sweep` train in this process; test_process.py has them with their own."""
 
     def run_all(calls: list[tuple[Any, ...]], jobs: int, tell: Callable[[int, Any], None]) -> None:
         for number, each in enumerate(calls):
             tell(number, compare._run(*each))
 
+    def run_at_once(work: Any, calls: Any, jobs: int, tell: Callable[[int, Any], None], look: Any) -> None:
+        for number, call in calls:
+            try:
+                tell(number, work(*call))
+            except ValueError as error:
+                tell(number, error)
+
     monkeypatch.setattr(compare, "_run_all", run_all)
+    monkeypatch.setattr(sweep, "run_at_once", run_at_once)
 
 
 @pytest.fixture

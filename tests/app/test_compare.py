@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from regard.errors import Interrupted, RunError
-from regard.tasks.core import compare
-from regard.tasks.core.compare import _choices, _folder, _run, _settings, _table
+from regard.tasks.core import at_once, compare
+from regard.tasks.core.compare import _folder, _run, _settings, _table, choices_of
 from regard.tasks.core.results import Metric
 from regard.tasks.core.table import load
 
@@ -145,15 +145,15 @@ def test_a_comma_in_braces_parts_nothing() -> None:
         "luong-pairs",
         ["x.y=1", "data.train=train.{en,de}.gz", "model.dim=8", "train.seed=1"],
     )
-    assert _choices('data.train=["a.tsv","b.tsv"],c.tsv') == ['data.train=["a.tsv","b.tsv"]', "data.train=c.tsv"]
-    assert _choices('data.train=["a.tsv","b.{en,de}"],c') == ['data.train=["a.tsv","b.{en,de}"]', "data.train=c"]
-    assert _choices("model.depths=[1,1,1],[2, 2]") == ["model.depths=[1,1,1]", "model.depths=[2, 2]"]
+    assert choices_of('data.train=["a.tsv","b.tsv"],c.tsv') == ['data.train=["a.tsv","b.tsv"]', "data.train=c.tsv"]
+    assert choices_of('data.train=["a.tsv","b.{en,de}"],c') == ['data.train=["a.tsv","b.{en,de}"]', "data.train=c"]
+    assert choices_of("model.depths=[1,1,1],[2, 2]") == ["model.depths=[1,1,1]", "model.depths=[2, 2]"]
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
 def test_each_training_has_a_process_of_its_own_and_every_result_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forked off this one, they need not import torch; test_process.py has those that the command starts."""
-    monkeypatch.setattr(compare, "_context", lambda: get_context("fork"))
+    monkeypatch.setattr(at_once, "new_context", lambda: get_context("fork"))
     monkeypatch.setattr(compare, "_finished", lambda *call: None)
     monkeypatch.setattr(compare, "_run", lambda number: {"number": number, "process": os.getpid()})
     told: dict[int, Any] = {}

@@ -25,7 +25,7 @@ from regard.app.cli.reproduce_command import reproduce
 from regard.app.cli.run_commands import align, evaluate_command, export
 from regard.app.cli.serve_command import serve
 from regard.app.cli.surroundings import DEBUG, first_prints, in_plain_words, utf8_streams
-from regard.app.cli.train_commands import compare, demo, train
+from regard.app.cli.train_commands import compare, demo, sweep, train
 from regard.base import processes
 from regard.base.memory import memory_error
 from regard.base.short_repr import printable
@@ -48,6 +48,7 @@ ONE_PROCESS = (
     "serve",
     "export",
     "compare",
+    "sweep",
     "gallery",
     "page",
     "reproduce",
@@ -100,7 +101,7 @@ def options(
 
 COMMANDS: list[Callable[..., None]] = [demo, models, recipe, train, log, evaluate_command()]
 COMMANDS += [command_for(task) for task in TASKS.values()]
-COMMANDS += [serve, page, align, export, compare, reproduce, gallery]
+COMMANDS += [serve, page, align, export, compare, sweep, reproduce, gallery]
 for command in COMMANDS:
     refuse_empty_names(command)
     app.command(cls=Command)(command)

@@ -1,4 +1,4 @@
-"""Commands that train: demo, train, compare."""
+"""Commands that train: demo, train, compare, sweep."""
 
 from __future__ import annotations
 
@@ -152,3 +152,67 @@ def compare(
     from regard.tasks.core.compare import compare
 
     tell(compare(recipes, vary or [], changes or [], seeds=seeds, jobs=jobs, metric=metric, out=out, start=start))
+
+
+def sweep(
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE", help="A shipped recipe's name, or a TOML file.", autocompletion=recipe_names
+        ),
+    ],
+    vary: Annotated[
+        list[str],
+        typer.Option(
+            metavar="KEY=LOW..HIGH",
+            help="A range to search in, LOW..HIGH or LOW..HIGH:log, or values, A,B,C. May be given several times.",
+            autocompletion=settings,
+        ),
+    ],
+    changes: Changes = None,
+    trials: Annotated[int, typer.Option(min=1, help="How many trainings.")] = 20,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="A metric of the validations; that which chooses the best weights unless given."
+        ),
+    ] = None,
+    at_once: Annotated[int, typer.Option(min=1, help="How many trainings at once.")] = 1,
+    prune: Annotated[
+        bool, typer.Option("--prune/--no-prune", help="End trainings early that fall behind the others.")
+    ] = True,
+    start: From = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The runs, table.md and sweep.svg; runs/sweep-RECIPE unless given."),
+    ] = None,
+) -> None:
+    """Search for good settings of a recipe: trainings proposed by optuna and judged by their validations.
+
+    Examples:
+
+        regard sweep bahdanau-dates --vary train.learning_rate=1e-4..3e-2:log --vary model.dropout=0.1,0.3
+
+        regard sweep gpt2-text --set data.train=book.txt --vary model.layers=2..6 --at-once 2 --by valid_loss
+
+    A training whose validation is worse than the median of the others at the same step is ended early. Ctrl-C stops
+    the sweep, and the same command goes on with it, also with more --trials. All trials begin with the same seed
+    (train.seed); how much of a difference is chance, `regard compare` tells. The test data is not looked at.
+
+    The table stands in table.md of the folder too, beside a picture, sweep.svg. It needs optuna: pip install
+    'regard[sweep]'."""
+    find_recipe(recipe)  # as for `train`
+    from regard.tasks.core.sweep import sweep
+
+    found = sweep(
+        recipe,
+        vary,
+        changes or [],
+        trials=trials,
+        at_once=at_once,
+        by=by,
+        out=out or Path("runs", f"sweep-{Path(recipe).stem}"),
+        start=start,
+        prune=prune,
+    )
+    tell(found.table())

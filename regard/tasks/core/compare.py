@@ -12,30 +12,24 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr
 from datetime import date
-from itertools import islice
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import torch
 
 from regard.base.files import open_to_append, write_file
 from regard.base.overwriting import refuse_overwriting
-from regard.base.signals import signals_arrive, signals_end, signals_wait
-from regard.errors import RecipeError, RunError
+from regard.errors import RecipeError
 from regard.learn.checkpoint import checkpoints
 from regard.learn.progress import say
 from regard.runs.folder import find
+from regard.tasks.core.at_once import run_at_once
 from regard.tasks.core.recipe import read
 from regard.tasks.core.results import Metric
 from regard.tasks.core.settings import AnyJob
 from regard.tasks.core.table import TASKS, AnyTask, load
 from regard.tasks.core.training import train
-
-if TYPE_CHECKING:  # Windows has no fork server
-    from multiprocessing.context import ForkServerContext, ForkServerProcess, SpawnContext, SpawnProcess
 
 Result = dict[str, float]  # metrics and the number of parameters
 TABLE, STARTED = "table.md", "from.txt"  # beside the runs: the result, and what they began with
@@ -55,7 +49,7 @@ def compare(
     start: str | None = None,
 ) -> str:
     """Trains every recipe in every combination with every seed; the table, also written to out/table.md."""
-    combinations = list(itertools.product(*map(_choices, vary)))
+    combinations = list(itertools.product(*map(choices_of, vary)))
     ways = [(recipe, way) for recipe in recipes for way in combinations]
     begin = None if start is None else find(start)
     planned = [read(*_settings(way, changes), begin)[0] for way in ways]  # a mistake stops here, before training
@@ -95,74 +89,17 @@ def compare(
 
 def _run_all(calls: list[tuple[Any, ...]], jobs: int, tell: Callable[[int, Result], None]) -> None:
     """`_run` with each of these arguments, in a process each; `tell` gets the number and the result of each. No
-    process is started for a training that was finished before.
-
-    Told to end, every training saves what it has. A pool of processes would not do: a process that waits for
-    work holds a lock, which stays locked if it is terminated."""
-    context = _context()
+    process is started for a training that was finished before."""
     done = {number: before for number, call in enumerate(calls) if (before := _finished(*call))}
     for number, before in done.items():
         tell(number, before)
-    left = iter([(number, call) for number, call in enumerate(calls) if number not in done])
-    running: dict[Connection, tuple[int, ForkServerProcess | SpawnProcess]] = {}
 
-    def begin(count: int) -> None:
-        for number, call in islice(left, count):
-            receiver, sender = context.Pipe(duplex=False)
-            process = context.Process(target=_send_result, args=(sender, call))
-            with signals_wait():
-                process.start()
-            sender.close()
-            running[receiver] = number, process
+    def told(number: int, result: Result | BaseException) -> None:
+        if isinstance(result, BaseException):
+            raise result
+        tell(number, result)
 
-    try:
-        begin(jobs)
-        while running:
-            for receiver in wait(list(running)):
-                assert isinstance(receiver, Connection)
-                result = _received(receiver)
-                number, process = running.pop(receiver)
-                process.join()
-                if isinstance(result, BaseException):
-                    raise result
-                tell(number, result)
-                begin(1)
-    except (KeyboardInterrupt, SystemExit):
-        for _, process in running.values():
-            process.terminate()
-        raise
-    finally:
-        for _, process in running.values():
-            process.join()
-
-
-def _context() -> ForkServerContext | SpawnContext:
-    """How processes are started. On Linux torch is imported once for all of them, and by a process that does
-    nothing else: forked off it, they have no threads and no GPU of another's."""
-    if sys.platform != "linux":
-        return get_context("spawn")
-    context = get_context("forkserver")
-    context.set_forkserver_preload([__name__, "torch._dynamo"])  # an optimiser imports dynamo, for seconds
-    return context
-
-
-def _send_result(sender: Connection, call: tuple[Any, ...]) -> None:
-    """What a process does: the result of `_run`, or the error that ended it. Signals wait for its imports."""
-    try:
-        with signals_end(quiet=True):
-            signals_arrive()
-            result: Result | BaseException = _run(*call)
-    except BaseException as error:
-        result = error
-    sender.send(result)
-
-
-def _received(receiver: Connection) -> Result | BaseException:
-    try:
-        result: Result | BaseException = receiver.recv()
-    except EOFError:
-        return RunError("a training's process was killed; give the same command again to go on")
-    return result
+    run_at_once(_run, ((number, call) for number, call in enumerate(calls) if number not in done), jobs, told)
 
 
 def _common_task(jobs: list[AnyJob]) -> AnyTask:
@@ -209,7 +146,7 @@ def _parts(text: str) -> list[str]:
     return parts
 
 
-def _choices(vary: str) -> list[str]:
+def choices_of(vary: str) -> list[str]:
     key, equals, values = vary.partition("=")
     if not equals or not values:
         raise RecipeError(f"--vary wants section.key=value,value, as in model.score=dot,additive; got {vary!r}")

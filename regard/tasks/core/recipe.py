@@ -103,6 +103,11 @@ def changes_from_python(changes: Mapping[str, Any]) -> list[Change]:
     return [Change(str(key), in_toml(str(key), value), f"{key}={value}") for key, value in changes.items()]
 
 
+def changes_of(changes: Mapping[str, Any]) -> list[str]:
+    """Values by section.key from Python as a command has them: section.key=value."""
+    return [f"{key}={json.dumps(in_toml(str(key), value), ensure_ascii=False)}" for key, value in changes.items()]
+
+
 def sections_from_python(sections: Mapping[str, Any]) -> Recipe:
     """The sections of a recipe, copied, with their values as TOML has them."""
     for name, part in sections.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -106,8 +105,10 @@ class FillDesk(MaskedDesk):
 
     def held_out(self, run: Reader, data: TestText, count: int) -> Iterator[Filled]:
         """Sentences whose middle word is a blank."""
-        for ids in islice(data.data.sentences, count):
-            words = run.tokenizer.decode(list(ids)[: run.max_length // 2]).split() or [""]
+        sentences = data.data.sentences
+        for place in range(min(count, len(sentences))):
+            ids = list(sentences[place])[: run.max_length // 2]
+            words = run.tokenizer.decode(ids).split() or [""]
             words[len(words) // 2] = str(run.blank)
             yield run.fill(" ".join(words))
 

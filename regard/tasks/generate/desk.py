@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from regard.attention.trace import sites_of
 from regard.base.patterns import COLUMNED, form_by_name
@@ -91,7 +92,8 @@ class GenerateDesk(WritingDesk[TextSettings, LanguageModel, TestText]):
 
     def held_out(self, run: LanguageModel, data: TestText, count: int) -> Iterator[Continuation]:
         """What each window of the text begins with is a prompt."""
-        for batch in islice((data.windows.batch(item) for item in data.windows.order()), count):
+        windows: Any = data.windows  # of text or of pairs
+        for batch in map(windows.batch, islice(windows.order(), count)):
             words = batch.tokens[0, :LOOKED_AT].tolist()
             decode = Decoding(max_length=WRITTEN)
             yield next(run.continuations([Prompt(run.tokenizer.decode(words), words)], decode))
