@@ -10,6 +10,7 @@ CTranslate2 has two threads; with int8 it is a different model. gpt-fast, nanoGP
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -18,7 +19,16 @@ from torch import Tensor
 
 from benchmarks.frame import Call, Case, bench, bytes_of, parameters, row, same_rows
 from benchmarks.peers import writers
-from benchmarks.shared import converted, names_of, numbered_words, of_transformers, saved, without_packing
+from benchmarks.shared import (
+    ENGINES,
+    converted,
+    loaded,
+    names_of,
+    numbered_words,
+    of_transformers,
+    saved,
+    without_packing,
+)
 from regard.data.artifacts import Artifacts
 from regard.decode import graphs
 from regard.decode.rules import Target
@@ -83,6 +93,11 @@ def ctranslate(folder: str, kind: str, prompt: Tensor, tokens: int) -> Call:
     return write
 
 
+def by_engine(folder: str, how: dict[str, str], source: Tensor, target: Target) -> Call:
+    """A run on the CPU by another engine, or in int8."""
+    return ours(loaded(folder, **how), source, Decoding(), target)["regard"]()
+
+
 def small_gpt2() -> tuple[Any, int]:
     """GPT-2 124M and the number of its words."""
     sizes: dict[str, Any] = MODELS["gpt2"].SIZES["small"]  # type: ignore[attr-defined]
@@ -99,7 +114,9 @@ def gpt2() -> Iterator[Case]:
     for rows, before, tokens in [*cases, (1, bench.pick(64, 512), 1)]:
         prompt = torch.randint(3, words, (rows, before), device=bench.device)
         target = Target(prompt[:, -1], 0, max_length=tokens, min_length=tokens)
-        contenders = ours(model, prompt[:, :-1], Decoding(), target)
+        contenders = ours(model if bench.gpu else loaded(folder), prompt[:, :-1], Decoding(), target)
+        for name, how in ({} if bench.gpu else ENGINES).items():
+            contenders[name] = partial(by_engine, folder, how, prompt[:, :-1], target)
         contenders |= gpt2_peers(folder, prompt, tokens)
         if tokens > 1:  # gpt-fast cannot write a single token
             contenders |= writers(folder, model.config, prompt, tokens, bench.dtype)

@@ -138,6 +138,20 @@ def of_transformers(name: str) -> Any:
     return getattr(transformers, name)
 
 
+ENGINES = {  # of a run on the CPU, beside float32 by torch
+    "regard int8": {"dtype": "int8"},
+    "regard by CTranslate2 float32": {"engine": "ctranslate2"},
+    "regard by CTranslate2 int8": {"engine": "ctranslate2", "dtype": "int8"},
+}
+
+
+def loaded(folder: str, **engine: str) -> Any:
+    """The model of a run as `regard.load` gives it on the CPU."""
+    import regard
+
+    return regard.load(folder, device="cpu", **engine).model
+
+
 def converted(folder: str) -> str:
     """The run as CTranslate2's own converter writes it."""
     from ctranslate2.converters import TransformersConverter

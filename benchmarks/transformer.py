@@ -10,7 +10,8 @@ Translating: sentences of test2016, sorted by length, in batches of 64. Random w
 a sensible place, so all outputs of a batch have the mean length of its references: every tool forbids the end
 token up to there and stops there. The gain from early stopping is not measured. CTranslate2 uses its own
 converter and has 2 workers with 1 thread, its best setting, and gets all batches at once. From lists of tokens to
-lists of tokens. With int8 it is a different model."""
+lists of tokens. With int8 it is a different model. `regard by CTranslate2` is `--engine ctranslate2`, a batch at a
+time, and `regard int8` is `--dtype int8`."""
 
 from __future__ import annotations
 
@@ -33,10 +34,12 @@ from benchmarks.recurrent import (
     whole_batch,
 )  # fmt: skip
 from benchmarks.shared import (
+    ENGINES,
     Rows,
     adamw,
     as_regard_runs,
     converted,
+    loaded,
     mean_loss,
     names_of,
     of_transformers,
@@ -47,7 +50,6 @@ from regard.data.artifacts import Artifacts
 from regard.data.batches.batch import PairBatch, pad
 from regard.data.text.special_tokens import Special
 from regard.models.transformer import Transformer, TransformerConfig
-from regard.runs.folder import Folder
 
 ASIDE = ("CTranslate2 int8",)
 SMOOTHING, BATCH, END = 0.1, 64, 0  # the end token as Marian numbers it
@@ -166,9 +168,12 @@ def transformer_translate() -> Iterator[Case]:
     fill = vocabulary() - 1  # padding, and the first token of a translation
     for width in (1, 5):
         contenders: dict[str, Callable[[], Call]] = {
-            "regard": partial(
-                our_translating, Folder(folder).model, batches, width, start=fill, end=END, fill=fill
-            ),
+            name: partial(
+                our_translating, partial(loaded, folder, **how), batches, width, start=fill, end=END, fill=fill
+            )
+            for name, how in {"regard": {}, **ENGINES}.items()
+        }
+        contenders |= {
             "transformers": partial(marian_translating, folder, batches, width),
         }
         for kind in ("float32", "int8"):
