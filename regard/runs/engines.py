@@ -1,13 +1,14 @@
 """What computes a run's answers: torch, in float32 or int8, or CTranslate2 from a folder that is written once.
 
-The folder stands beside the run, or, where that cannot be written to, in the user's cache: shipped runs are never
-written to. Its name is the checksum of the weights, so that weights that change are written again."""
+The folder is kept in the user's cache: opening a run writes nothing into it, and a stranger's run cannot bring one
+along. Its name is the checksum of the weights, so that weights that change are written again."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,14 +25,15 @@ from regard.layers.int8 import take_int8
 from regard.learn.progress import say
 from regard.runs.engine_names import INT8, TORCH
 from regard.runs.folder import SOURCE_TOKENIZER, TOKENIZER
-from regard.runs.shipped import SHIPPED
 from regard.runs.writing import check_new
 
 if TYPE_CHECKING:
     from regard.runs.folder import Folder
 
 FORM = 1  # of the folders that are kept: a new number writes them again
-KEPT = "engines"  # the folder beside a run
+KEPT = "engines"  # of the cache
+MODEL = "model.bin"
+UNUSED = 30 * 24 * 3600.0  # seconds after which a folder that nobody used is deleted
 
 
 def take_engine(folder: Folder, model: Any, artifacts: Artifacts, engine: str, dtype: str) -> None:
@@ -84,24 +86,22 @@ def kept_folder(
     """Where the model stands as CTranslate2 reads it; written if it is not there."""
     told = [checksums(named_tensors(model).items()), repr(model.config), *names, *sources, str(end)]
     name = f"ctranslate2-{dtype}-{FORM}-{hashlib.sha256(chr(0).join(told).encode()).hexdigest()[:24]}"
-    beside, cached = folder.path / KEPT, cache_folder() / KEPT
-    for place in (beside, cached):
-        if (place / name / "model.bin").is_file():
-            return place / name
-    own = not folder.path.resolve().is_relative_to(SHIPPED.resolve()) and os.access(folder.path, os.W_OK)
-    place = (beside if own else cached) / name
+    place = cache_folder() / KEPT / name
+    if (place / MODEL).is_file():
+        with suppress(OSError):
+            os.utime(place)
+        return place
     say(f"{folder.path.name} is written for CTranslate2 in {dtype}, once: {place}")
     try:
         with drafted_folder(place) as draft:
             ctranslate2_files.write(model, draft, names, end, sources=sources, dtype=dtype)
     except OSError:
-        if not (place / "model.bin").is_file():  # else another process has written it meanwhile
+        if not (place / MODEL).is_file():  # else another process has written it meanwhile
             raise
-    if own:
-        for older in beside.glob(f"ctranslate2-{dtype}-*"):
-            if older != place:
-                with suppress(OSError):
-                    shutil.rmtree(older)
+    for older in place.parent.iterdir():
+        with suppress(OSError):
+            if older.stat().st_mtime < time.time() - UNUSED:
+                shutil.rmtree(older)
     return place
 
 

@@ -185,34 +185,35 @@ def own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "run"
 
 
-def test_the_folder_is_written_once_beside_the_run(own_run: Path) -> None:
-    run = own_run
-    regard.load(run, engine="ctranslate2")
-    (kept,) = (run / KEPT).iterdir()
+def kept_of(run: Path) -> set[Path]:
+    assert {path.name for path in run.iterdir()} == {path.name for path in (SHIPPED / "shakespeare").iterdir()}
+    return set((run.parent / "cache" / KEPT).iterdir())
+
+
+def test_the_folder_is_written_once_into_the_cache(own_run: Path) -> None:
+    """And nothing into the run's folder."""
+    regard.load(own_run, engine="ctranslate2")
+    (kept,) = kept_of(own_run)
     before = (kept / "model.bin").stat().st_mtime_ns
-    regard.load(run, engine="ctranslate2")
+    regard.load(own_run, engine="ctranslate2")
     assert (kept / "model.bin").stat().st_mtime_ns == before
-    regard.load(run, engine="ctranslate2", dtype="int8")
-    assert len(list((run / KEPT).iterdir())) == 2
+    regard.load(own_run, engine="ctranslate2", dtype="int8")
+    assert len(kept_of(own_run)) == 2
 
 
 def test_other_weights_are_written_again(own_run: Path, tmp_path: Path) -> None:
-    run = own_run
-    regard.load(run, engine="ctranslate2")
-    (old,) = (run / KEPT).iterdir()
-    other = regard.load(run)
+    """What was not used for a month goes then."""
+    regard.load(own_run, engine="ctranslate2")
+    (old,) = kept_of(own_run)
+    other = regard.load(own_run)
     with torch.no_grad():
         other.model.embed.weight += 0.01
     other.save(tmp_path / "other")
-    shutil.copy(tmp_path / "other" / "model.safetensors", run / "model.safetensors")
-    regard.load(run, engine="ctranslate2")
-    (new,) = (run / KEPT).iterdir()
-    assert new.name != old.name
-
-
-def test_a_shipped_run_is_written_to_the_cache(fast: Any) -> None:
-    assert not (SHIPPED / "de-en" / KEPT).exists()
-    assert Path(os.environ["REGARD_CACHE"]) in fast.model.engine.folder.parents
+    shutil.copy(tmp_path / "other" / "model.safetensors", own_run / "model.safetensors")
+    os.utime(old, (0, 0))
+    regard.load(own_run, engine="ctranslate2")
+    (new,) = kept_of(own_run)
+    assert new != old
 
 
 def test_an_export_is_translated_by_ctranslate2_itself(plain: Any, tmp_path: Path) -> None:
