@@ -54,13 +54,13 @@ TEMPLATES = {"bart": ("<s> $A </s>", None), "t5": ("$A </s>", None)}
 TEMPLATES |= dict.fromkeys(GENERATORS, ("<s> $A", None))
 
 
-def make_folder(name: str, to: Path) -> Path:
-    """A folder as `save_pretrained` writes it, with a tokenizer of words."""
+def make_folder(name: str, to: Path, **changed: object) -> Path:
+    """A folder as `save_pretrained` writes it, with a tokenizer of words. `changed`: settings of its config."""
     import transformers
 
     model_name, config_name, settings = FAMILIES[name]
     torch.manual_seed(0)
-    config = getattr(transformers, config_name)(**settings)
+    config = getattr(transformers, config_name)(**{**settings, **changed})
     model = getattr(transformers, model_name)(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():  # far from uniform weights

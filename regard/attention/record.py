@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -34,8 +35,9 @@ class Trace:
         heads: Sequence[int] | None,
         rows: Sequence[int] | None,
         beside: Collection[str] = (),
+        pool: int = 0,
     ):
-        self.heads, self.rows, self.beside = heads, rows, beside
+        self.heads, self.rows, self.beside, self.pool = heads, rows, beside, pool
         self._names = names  # id of a traced module -> its name in the model
         self._recorded: dict[tuple[str, int, str], list[Tensor]] = {}  # site, number of the call, kind
         self._axes: dict[tuple[str, int, str], int] = {}  # along which calls add up
@@ -91,6 +93,8 @@ class Trace:
         """Add a copy of a tensor to what was recorded at a site, or the tensor, if nobody else has it (`own`);
         `axis`: see `record`."""
         key = self._names[id(module)], self._numbers.get(id(module), 0), kind
+        if self.pool and kind in ("weights", "mask"):
+            tensor = pooled(pooled(tensor.detach(), self.pool, -1), self.pool, -2)
         self._recorded.setdefault(key, []).append(tensor.detach() if own else tensor.detach().clone())
         self._axes[key] = axis
 
@@ -190,6 +194,16 @@ class Trace:
         panels = {site: x.numpy() if x.dim() == 3 else x[None].numpy() for site, x in weights.items()}
         masks = {site: self[site, "mask"][item].cpu().numpy() for site in panels}
         return Heads(panels, rows, rows if columns is None else columns, mask=masks)
+
+
+def pooled(x: Tensor, side: int, axis: int) -> Tensor:
+    """At most `side` places along an axis, each the largest of its neighbours; of a mask, whether any is True."""
+    count = x.shape[axis]
+    if count <= side:
+        return x
+    starts = [place * count // side for place in range(side + 1)]
+    parts = (x.narrow(axis, first, end - first).amax(axis) for first, end in pairwise(starts))
+    return torch.stack(list(parts), axis)
 
 
 def tracing() -> bool:

@@ -62,9 +62,13 @@ def trace(
     queries: bool = False,
     keys: bool = False,
     values: bool = False,
+    pool: int = 0,
 ) -> Iterator[Trace]:
     """Record at the sites whose names match a pattern ('*': all), for these heads and query rows (None: all); where
-    asked also the scores before the softmax, and the queries, keys and values."""
+    asked also the scores before the softmax, and the queries, keys and values.
+
+    `pool`: an overview of long texts: of the weights of each pass at most so many rows and columns are kept, each
+    the largest of its neighbours."""
     modules = dict(_plain(model).named_modules())
     patterns = patterns or ("*",)
     sites = sites_of(model)
@@ -73,7 +77,7 @@ def trace(
         raise BadInput(f"rows are query numbers from 0 on, in the order they are asked; got {list(rows)}")
     watched = {name: module for name, module in modules.items() if any(fnmatchcase(name, p) for p in patterns)}
     beside = [kind for kind, asked in zip(BESIDE, (scores, queries, keys, values), strict=True) if asked]
-    seen = Trace({id(module): name for name, module in watched.items()}, heads, rows, beside)
+    seen = Trace({id(module): name for name, module in watched.items()}, heads, rows, beside, pool)
     compiled: set[int] = set()  # ids of the modules inside compiled ones
     with ExitStack() as stack:
         for _, module in model.named_modules():

@@ -11,16 +11,18 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention.record import Trace, watching
+from regard.attention.record import Trace, pooled, watching
 from regard.base.shared_change import SharedChange
 from regard.errors import BadInput
 
 LIBRARY = "transformers.modeling_utils"
+ROOM = 1 << 22  # weights that are computed at once: 16 MiB
 READABLE = (None, "eager", "sdpa")  # implementations whose masks are known
 
 
@@ -104,13 +106,63 @@ def _show(
     queries = seen.take(module, count, size)
     if not queries:
         return
-    if fused and mask is None and count > 1 and _is_causal(module, options):
-        mask = torch.ones(1, 1, count, size, dtype=torch.bool, device=query.device).tril()
+    causal = fused and mask is None and count > 1 and _is_causal(module, options)
+    told = partial(_weights_of, eager, fused, causal, module, query, key, value, mask, options)
+    at_once = max(1, ROOM // (size * query.shape[0] * query.shape[1]))
+    if 0 < seen.pool < len(queries):
+        ends = [row * len(queries) // seen.pool for row in range(seen.pool + 1)]
+        for first, end in pairwise(ends):
+            seen.keep_weights(module, *_largest(told, queries[first:end], at_once, seen.pool))
+    else:
+        for rows in _in_parts(queries, at_once):
+            seen.keep_weights(module, *told(rows))
+    sides = {"queries": query[..., queries, :], "keys": key, "values": value}
+    seen.keep_beside(module, {kind: partial(_of_heads, seen, query, x) for kind, x in sides.items()})
+
+
+def _in_parts(rows: list[int], size: int) -> Iterator[list[int]]:
+    for first in range(0, len(rows), size):
+        yield rows[first : first + size]
+
+
+def _largest(
+    told: Callable[[list[int]], tuple[Tensor, Tensor | None]], rows: list[int], at_once: int, side: int
+) -> tuple[Tensor, Tensor | None]:
+    """Of these rows together, the largest weights in `side` columns, and where any of them may look."""
+    weights, allowed = None, None
+    for part in _in_parts(rows, at_once):
+        own, mask = told(part)
+        own = pooled(own, side, -1).amax(-2, keepdim=True)
+        weights = own if weights is None else torch.maximum(weights, own)
+        if mask is not None:
+            mask = pooled(mask.expand(*mask.shape[:-2], len(part), -1), side, -1).amax(-2, keepdim=True)
+            allowed = mask if allowed is None else allowed | mask
+    assert weights is not None
+    return weights, allowed
+
+
+def _weights_of(
+    eager: Callable[..., Any],
+    fused: bool,
+    causal: bool,
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    options: dict[str, Any],
+    queries: list[int],
+) -> tuple[Tensor, Tensor | None]:
+    """The weights of these queries, of all heads, and where they may look (None: everywhere)."""
+    count, size = query.shape[-2], key.shape[-2]
+    if causal:
+        places = torch.arange(size, device=query.device)
+        mask = (places <= torch.tensor(queries, device=query.device)[:, None])[None, None]
 
     def rows(x: Any) -> Any:
         return x[..., queries, :] if isinstance(x, Tensor) and x.shape[-2] == count else x
 
-    mask = rows(mask)
+    mask = mask if causal else rows(mask)
     allowed = None if mask is None else mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
     if mask is not None and mask.dtype == torch.bool:  # as eager attention takes it: added to the scores
         mask = torch.zeros(mask.shape, dtype=query.dtype, device=query.device)
@@ -120,9 +172,7 @@ def _show(
     _, weights = eager(module, rows(query), key, value, mask, **options)
     if fused and allowed is not None:
         weights = weights.masked_fill(~allowed, 0)  # sdpa reads nothing where a query may look nowhere
-    seen.keep_weights(module, weights, allowed)
-    sides = {"queries": rows(query), "keys": key, "values": value}
-    seen.keep_beside(module, {kind: partial(_of_heads, seen, query, x) for kind, x in sides.items()})
+    return weights, allowed
 
 
 def _of_heads(seen: Trace, query: Tensor, x: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ The heads of a site stand together and may take several lines of panels; sites s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,7 +38,7 @@ from regard.show.picture import BUDGET, Picture, counted, titled
 from regard.show.plain import check_rows, pack_numbers, plain
 from regard.show.scales import top_words
 from regard.show.shaded import SHEET_SIDE, ShadedText, draw_texts, texts_in_terminal
-from regard.show.site_names import spoken
+from regard.show.site_names import said_of, spoken
 from regard.show.terminal import HIDDEN_SIGN, coloured_row, scale_line, shaded_row, title_lines, usable_width
 from regard.show.words import Words, merge_mask, merge_weights
 
@@ -134,8 +134,8 @@ class Heads(HeadsData, Picture):
         packed with 64 levels; `side` says so."""
         if max(max(weights.shape[1:]) for weights in self.panels.values()) <= side:
             return self.data()
-        pooled = {site: pack_numbers(_pool(weights, side), 1) for site, weights in self.panels.items()}
-        masks = {site: None if mask is None else _pool(mask, side) for site, mask in self.mask.items()}
+        pooled = {site: pack_numbers(pool(weights, side), 1) for site, weights in self.panels.items()}
+        masks = {site: None if mask is None else pool(mask, side) for site, mask in self.mask.items()}
         data = {"kind": self.kind, **self._told(pooled, _once(masks)), **self.said, "side": side}
         return data | ({"pieces": True} if self._pieces else {})
 
@@ -165,7 +165,22 @@ class Heads(HeadsData, Picture):
         return draw_terminal(self, colour=colour, width=width)
 
 
-def _pool(table: np.ndarray, side: int) -> np.ndarray:
+def overview_data(
+    panels: Mapping[str, np.ndarray],
+    rows: Mapping[str, Sequence[str]],
+    columns: Mapping[str, Sequence[str]],
+    mask: Mapping[str, np.ndarray],
+    side: int,
+) -> dict[str, Any]:
+    """As `Heads.overview`, of heads that were pooled before; `rows` and `columns` are all words."""
+    told = {"title": "", "of": "weight", "most": max(float(table.max()) for table in panels.values())}
+    told |= {"mask": _once(mask), "rows": _once(rows), "columns": _once(columns)}
+    packed = {site: pack_numbers(table, 1) for site, table in panels.items()}
+    told |= {"panels": packed, "said": said_of(panels), "side": side}
+    return {"kind": Heads.kind, **{name: plain(value) for name, value in told.items() if value is not None}}
+
+
+def pool(table: np.ndarray, side: int) -> np.ndarray:
     """(.., R, C) to at most `side` rows and columns: the maximum of neighbours; of a mask, whether any is True."""
     for axis in (-2, -1):
         count = table.shape[axis]

@@ -20,6 +20,7 @@ from regard.app.cli.gallery_command import gallery
 from regard.app.cli.help import Command, Group
 from regard.app.cli.list_commands import models, recipe
 from regard.app.cli.log_command import log
+from regard.app.cli.look_command import look
 from regard.app.cli.page_command import page
 from regard.app.cli.reproduce_command import reproduce
 from regard.app.cli.run_commands import align, evaluate_command, export
@@ -101,7 +102,7 @@ def options(
 
 COMMANDS: list[Callable[..., None]] = [demo, models, recipe, train, log, evaluate_command()]
 COMMANDS += [command_for(task) for task in TASKS.values()]
-COMMANDS += [serve, page, align, export, compare, sweep, reproduce, gallery]
+COMMANDS += [look, serve, page, align, export, compare, sweep, reproduce, gallery]
 for command in COMMANDS:
     refuse_empty_names(command)
     app.command(cls=Command)(command)

@@ -13,6 +13,7 @@ from regard.show.heads import Heads
 from regard.show.plain import count_numbers
 from regard.tasks.core.results import Answer, Picture
 from regard.tasks.core.run import Run
+from regard.tasks.shared.looking import Part, wanted_part
 from regard.tasks.shared.reader_answers import BarsAndLooks
 from regard.tasks.shared.received import TooLarge
 
@@ -43,9 +44,10 @@ class Wanted:
 
         def work(run: Run) -> Picture:
             most = POOLED if self.side else limits.numbers
-            if len(self.sites) > 1:  # estimated from the first site, before all are in memory
-                check_count(count_numbers(self.part(answer, self.sites[:1])) * len(self.sites), most)
-            picture = self.part(answer, self.sites)
+            with wanted_part(Part(self.head, self.rows, self.side, most)):
+                if len(self.sites) > 1 and not self.side:  # estimated from the first site, before all are in memory
+                    check_count(count_numbers(self.part(answer, self.sites[:1])) * len(self.sites), most)
+                picture = self.part(answer, self.sites)
             check_count(count_numbers(picture), most)
             return picture
 

@@ -22,6 +22,7 @@ import {showMatrix} from "./matrix.js";
 import {siteTitle} from "./said.js";
 
 const LOW = 200; // pixels: a chosen head that begins lower in the window is scrolled to
+const TILE = 1_500_000; // weights of a head that are asked for at once
 const SMALL = 56; // rows and columns of a small map; of more, the largest weight of several is shown
 
 export function show(element, data, host = {}) {
@@ -68,8 +69,10 @@ function showHeads(root, data, host, {state, keep, tools, open, pointed, languag
     const title = titleOf(one, head, data.said);
     return make("button", {type: "button", title, "aria-label": title, "aria-pressed": "false"}, canvases[at]);
   });
+  const tiles = make("div", {class: "tools"});
   let drawn = null,
-    current = -1;
+    current = -1,
+    from = 0; // the first row of a long text's tile
 
   if (tools.length) grid.append(make("div", {class: "tools"}, ...tools));
   sites.forEach((one, site) =>
@@ -88,7 +91,8 @@ function showHeads(root, data, host, {state, keep, tools, open, pointed, languag
       data.scale === "each" ? "" : (data.of ?? "weight"),
     ),
   );
-  chosen.append(name, stage);
+  tiles.hidden = true;
+  chosen.append(name, tiles, stage);
   root.replaceChildren(make("div", {class: "sheet"}, grid, chosen));
 
   function paint() {
@@ -120,10 +124,13 @@ function showHeads(root, data, host, {state, keep, tools, open, pointed, languag
     let whole = {...one, values: weights};
     if (data.side) {
       stage.setAttribute("aria-busy", "true");
-      const found = readSites(await host.part({site: one.site, head, pieces: Boolean(state.pieces)}))[0];
-      if (current !== at) return;
+      const rows = tileOf(one, from);
+      const wanted = {site: one.site, head, pieces: Boolean(state.pieces), ...(rows ? {rows: `${rows[0]}-${rows[1]}`} : {})};
+      const found = readSites(await host.part(wanted))[0];
+      if (current !== at || (rows && rows[0] !== from)) return;
       stage.removeAttribute("aria-busy");
       whole = found;
+      showTiles(at, rows);
     }
     drawn?.close();
     const look = {
@@ -137,6 +144,26 @@ function showHeads(root, data, host, {state, keep, tools, open, pointed, languag
       of: data.of,
     };
     drawn = showMatrix(stage, look, {state, keep, open, pointed, languages});
+  }
+
+  /** Of a long text some rows at a time: which, and buttons for those before and after. */
+  function showTiles(at, rows) {
+    tiles.hidden = !rows;
+    if (!rows) return;
+    const [first, last] = rows,
+      {one} = panels[at];
+    const move = (text, to) => {
+      const button = make("button", {type: "button"}, text);
+      button.disabled = to < 0 || to >= one.rows.length;
+      button.addEventListener("click", () => {
+        from = to;
+        current = -1;
+        choose(at);
+      });
+      return button;
+    };
+    const told = make("span", {}, `Rows ${first + 1} to ${last + 1} of ${one.rows.length}`);
+    tiles.replaceChildren(move("Earlier rows", first ? Math.max(0, first - tileSize(one)) : -1), told, move("Later rows", first + tileSize(one)));
   }
 
   const stop = rove(buttons, (at, down, across) => nextPanel(panels, at, down, across), choose);
@@ -161,6 +188,16 @@ function showHeads(root, data, host, {state, keep, tools, open, pointed, languag
       unwatch();
     },
   };
+}
+
+function tileSize(one) {
+  return Math.max(1, Math.floor(TILE / one.columns.length));
+}
+
+/** The first and the last row of the tile that begins here; null where a head is asked for whole. */
+function tileOf(one, from) {
+  const size = tileSize(one);
+  return one.rows.length <= size ? null : [from, Math.min(one.rows.length, from + size) - 1];
 }
 
 function sizeOf(count) {

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from regard.base.arguments import check_argument, checked
 from regard.base.memory_rows import rows_of
 from regard.base.short_repr import printable
-from regard.errors import RunError
+from regard.errors import NoAttention, RunError
 from regard.tasks.core.card import Card
 from regard.tasks.core.options import checks_keywords
 from regard.tasks.core.results import Evaluation
@@ -83,6 +83,14 @@ class Run:
             file = None if data is None else rows_of(data, "data")
         evaluation: Evaluation = task.desk.evaluate_on(self, file, columns=columns, options=options)
         return evaluation
+
+    def look_over(self, text: str, sites: Sequence[str] = ()) -> Any:
+        """Where the model looks while it reads a text, in one pass: every head of the named sites (none: all), with
+        a row for each token that looks."""
+        verb = self.task.verb if self.task else "ask"
+        raise NoAttention(
+            f"this run is not looked at while it reads a text; `regard {verb} RUN ... --show FILE` draws"
+        )
 
     def __repr__(self) -> str:
         count = sum(parameter.numel() for parameter in self.model.parameters())

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import trace
+from regard.base.arguments import checked
 from regard.data.batches.batch import pad
 from regard.data.text.tokenizer import Tokenizer
 from regard.decode.generator import finish, step_by_step
@@ -25,7 +26,7 @@ from regard.layers.engine import engine_of
 from regard.models import protocols
 from regard.models.protocols import Model, need
 from regard.show import Heads
-from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
+from regard.tasks.core.inputs import check_many, check_text, check_there, in_parts, read_all
 from regard.tasks.core.options import MAX_TOKENS, GenerateOptions, check_options, checks_keywords
 from regard.tasks.core.results import NOTHING_BEFORE, Evaluation, keep_unfinished
 from regard.tasks.core.run import Data
@@ -33,11 +34,11 @@ from regard.tasks.generate.continuation import Continuation
 from regard.tasks.generate.drafts import Drafts
 from regard.tasks.generate.windows import LENGTH, Windows, windows
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
+from regard.tasks.shared.looking import look_over
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.sites import looks_back, sites_like
 from regard.tasks.shared.stepping import Beginning, check_tokens
 from regard.tasks.shared.text_stream import Stream, cut
-from regard.tasks.shared.words import heads_of
 from regard.tasks.shared.writing import Passage, Passages, Writing
 from regard.tasks.shared.writing_run import WritingRun, never_written
 
@@ -414,11 +415,21 @@ class LanguageModel(WritingRun):
             raise NoAttention(NOTHING_BEFORE)
         rows = len(fed) if back else min(len(written), len(fed))
         looked_from = range(len(fed) - rows, len(fed))
-        with torch.inference_mode(), trace(self.model, *named, rows=looked_from) as seen:
-            self.model.states(torch.tensor([fed], device=device_of(self.model)))
         looking, seen_by = (fed, fed[:-1]) if back else (ids[len(ids) - rows :], fed)
         both = (self.tokenizer, looking), (self.tokenizer, seen_by)
-        return heads_of(seen, lambda site: both)
+        read = torch.tensor([fed], device=device_of(self.model))
+        return look_over(self.model, named, looked_from, lambda site: both, lambda: self.model.states(read))
+
+    @checked
+    def look_over(self, text: str, sites: Sequence[str] = ()) -> Heads:
+        """A row and a column for each word of a text; of a model that looks back as `look`."""
+        check_there(text, "look over")
+        self.check_looks()
+        ids, named = self.read(text), sites_like(self.model, sites)
+        if looks_back(self.model, named):
+            return self.look([], [*ids, ids[-1]], sites)
+        both, read = ((self.tokenizer, ids),) * 2, torch.tensor([ids], device=device_of(self.model))
+        return look_over(self.model, named, range(len(ids)), lambda site: both, lambda: self.model.states(read))
 
     def gates(self, prompt: list[int], written: list[int], sites: Sequence[str] = (), units: int = UNITS) -> Heads:
         """The gates of the named sites over all words that were read, the prompt's too."""

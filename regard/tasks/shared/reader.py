@@ -9,7 +9,7 @@ from typing import Any, overload
 
 import torch
 
-from regard.attention import trace
+from regard.base.arguments import checked
 from regard.data.text.text_encoding import EncodedText, LabelledBatch, encode_pair
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError, RunError
@@ -17,15 +17,15 @@ from regard.layers.onednn import without_onednn
 from regard.models import protocols
 from regard.models.protocols import Model, need
 from regard.show import Heads
-from regard.tasks.core.inputs import check_pair, check_text, check_top
+from regard.tasks.core.inputs import check_pair, check_text, check_there, check_top
 from regard.tasks.core.options import checks_keywords
 from regard.tasks.core.results import Tick, no_tick
 from regard.tasks.embed.run import Embedder
+from regard.tasks.shared.looking import look_over
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.reader_answers import Classified, Filled, Followed, LookAt, Texts
 from regard.tasks.shared.sites import sites_like
 from regard.tasks.shared.text_reader import Encoded, Many, is_single
-from regard.tasks.shared.words import heads_of
 
 WORD_BEGINS = "▁"  # in pieces of SentencePiece
 
@@ -215,17 +215,24 @@ class Reader(Embedder):
         row = self.read(text).row
         return self._heads(row, range(len(row[0])), sites)
 
+    @checked
+    def look_over(self, text: str, sites: Sequence[str] = ()) -> Heads:
+        """As `look`."""
+        check_there(text, "look over")
+        return self.look(text, *sites)
+
     def _row(self, first: list[int], second: list[int] | None) -> EncodedText:
         return encode_pair(first, second, self.tokenizer.special, self.max_length)
 
     def _heads(self, row: EncodedText, places: Sequence[int], sites: Sequence[str]) -> Heads:
         """Where the tokens at these places looked."""
         ids, segments = (torch.tensor([part], device=device_of(self.model)) for part in row)
-        with (
-            torch.inference_mode(),
-            without_onednn(self.model),
-            trace(self.model, *sites_like(self.model, sites), rows=places) as seen,
-        ):
-            self.model.states(ids, segments)
         both = (self.tokenizer, [row[0][place] for place in places]), (self.tokenizer, row[0])
-        return heads_of(seen, lambda site: both)
+        with without_onednn(self.model):
+            return look_over(
+                self.model,
+                sites_like(self.model, sites),
+                places,
+                lambda site: both,
+                lambda: self.model.states(ids, segments),
+            )

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import Trace, trace
+from regard.base.arguments import checked
 from regard.base.divided import each
 from regard.data.artifacts import AnyTokenizer
 from regard.data.batches.batch import pad
@@ -378,6 +379,15 @@ class Translator(WritingRun):
             return read if encodes else written, read if encodes or looks_across(site) else fed
 
         return heads_of(seen, tokens)
+
+    @checked
+    def look_over(self, text: str, sites: Sequence[str] = ()) -> Heads:
+        """Of SOURCE TAB TARGET, or of a source and what the run makes of it."""
+        source, tab, target = text.partition("\t")
+        check_there(source, "look over")
+        read = self.read(source)
+        written = self.tokenizer.encode(target) if tab else list(next(self.answers([read])).written)
+        return self.heads(read.ids, written, sites)
 
     def gates(self, source: list[int], target: list[int], sites: Sequence[str] = (), units: int = UNITS) -> Heads:
         """The gates of the named sites over the words that each read: the source, or what was written before."""
