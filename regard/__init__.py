@@ -193,7 +193,7 @@ def load(
 ) -> FewShot: ...
 @overload
 def load(
-    run: Literal["scenes", "scenes-show-and-tell"],
+    run: Literal["photos", "scenes", "scenes-show-and-tell"],
     *,
     device: str = ...,
     engine: str = ...,

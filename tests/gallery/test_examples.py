@@ -206,11 +206,31 @@ def test_examples_are_looked_at() -> None:
 
 
 def test_a_photograph_of_ones_own_is_captioned(tmp_path: Path) -> None:
-    Image.fromarray(captions.image_of(3)).save(tmp_path / "photo.png")
+    Image.fromarray(captions.photograph(3)).save(tmp_path / "photo.png")
     module = loaded(change_example("captions", {"PHOTO": str(tmp_path / "photo.png")}))
-    np.testing.assert_array_equal(module.image_of(0), captions.image_of(3))
-    words = [module.word_by_word().lines[0].words, captions.word_by_word(3).lines[0].words]
-    assert words[0] == words[1] != captions.word_by_word(0).lines[0].words
+    np.testing.assert_array_equal(module.photograph(0), captions.photograph(3))
+    words = [module.a_photograph().lines[0].words, captions.a_photograph(3).lines[0].words]
+    assert words[0] == words[1] != captions.a_photograph(0).lines[0].words
+
+
+def test_photographs_have_the_captions_that_were_graded() -> None:
+    """The grades were given by hand, so they hold for these captions alone."""
+    assert [(entry.grade, entry.caption) for entry in captions.photographs_graded().entries] == [
+        ("minor errors", "a black and white dog is running through the grass ."),
+        ("related", "a man in a red shirt and a white shirt is standing in front of a red building ."),
+        ("related", "two dogs are playing with a toy in the sand ."),
+        ("unrelated", "a little girl in a yellow shirt is sitting on a red slide ."),
+        ("unrelated", "a black and white dog is running through the snow ."),
+    ]
+
+
+def test_red_is_seen_in_the_orange_suit() -> None:
+    """Of the photograph with the astronaut, in a grid of 10 x 10: the suit is below the middle, from the left on."""
+    looks = captions.a_photograph(1).lines[0]
+    first = looks.weights[looks.words.index("red")]
+    row, column = np.unravel_index(first.argmax(), (10, 10))
+    assert row >= 5 and 2 <= column <= 5
+    assert first[5:].sum() > 0.6
 
 
 def test_captions() -> None:

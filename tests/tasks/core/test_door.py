@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_overloads
 
+import numpy as np
 import pytest
 import torch
 
@@ -168,6 +169,7 @@ ASKED = {
     "dates-seq2seq": lambda run: run.translate("3 May 1979").line(),
     "reviews-pooling": lambda run: run.classify("I thought it was superb.").line(),
     "scenes-show-and-tell": lambda run: run.caption(scenes("test", 1).images.read(0)).line(),
+    "photos": lambda run: run.caption(np.zeros((80, 80, 3), np.uint8)).line(),
     "paragraphs": lambda run: run.follows("Where does Nora live?", "Nora lives in Oslo.").line(),
     "facts": lambda run: run.ask("Where does Nora live?", "Nora lives in Oslo. Tom lives in Rome.").line(),
     "sentences-bert": lambda run: run.fill("He [MASK] a book.").line(),
