@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from regard.app.cli.arguments import Dtype, Engine, ServedOn, ServedRuns
+from regard.app.console import tell
 from regard.runs.engine_names import FLOAT32, TORCH
 
 
@@ -49,6 +50,15 @@ def serve(
             help="A site that may show the page in a frame; may be repeated.",
         ),
     ] = None,
+    background: Annotated[
+        bool,
+        typer.Option(
+            "--background",
+            help="Start a helper instead: commands that ask runs (translate, generate, ...) start at once with it.",
+        ),
+    ] = False,
+    status: Annotated[bool, typer.Option("--status", help="Say whether a helper is running.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Stop the helper.")] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     log: Annotated[bool, typer.Option("--log", help="Write a line for each request to stderr.")] = False,
 ) -> None:
@@ -62,9 +72,23 @@ def serve(
 
         regard serve --host 0.0.0.0 --token "$TOKEN"
 
+        regard serve --background
+
     Models are loaded when they are first asked. The API is described at /openapi.json; /v1/completions and
     /v1/embeddings are understood by clients of OpenAI. SIGTERM and Ctrl-C finish what is being answered. This
-    needs the extra `serve`: pip install 'regard[serve]'."""
+    needs the extra `serve`: pip install 'regard[serve]'.
+
+    With --background nothing is served over HTTP: a helper of yours waits at a socket that only you can reach, and
+    carries out the commands that ask runs, with the same answers, as it has imported what they need. It ends with
+    --stop, or when nobody has asked for a day. REGARD_HELPER=0 does not ask it."""
+    if background or status or stop:
+        from regard.app.helper import control
+
+        if stop:
+            tell(f"helpers stopped: {control.stop()}")
+        else:
+            tell(control.sentence(control.start() if background else control.told("state")))
+        return
     from regard.app.serve.limits import Limits
     from regard.app.serve.start import start
 
