@@ -165,7 +165,8 @@ def heads_of(text: str) -> tuple[np.ndarray, list[str], list[str]]:
 def a_pretrained_encoder() -> Heads:
     """What `it` looks at in a BERT that learned from text alone: a row for each of the twelve heads that give the
     two nouns most, named layer.head. The words `tired` and `wide` decide for a reader; compare the same row of
-    both tables. In MiniLM most rows hardly change: its heads look at nouns, and do not ask which is meant."""
+    both tables. In MiniLM most rows hardly change: its heads look at nouns, and do not ask which is meant. In the
+    small BERT of regard heads look at the words beside `it`, at either end, and hardly at a noun."""
     panels, words = {}, {}
     for last in ("tired", "wide"):
         weights, names, words[last] = heads_of(FORM.format("animal", "street", last))
