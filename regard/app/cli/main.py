@@ -18,6 +18,7 @@ from regard.app.cli.ask import command_for
 from regard.app.cli.completion import BASH, complete_in_bash
 from regard.app.cli.gallery_command import gallery
 from regard.app.cli.help import Command, Group
+from regard.app.cli.hub_commands import get, push
 from regard.app.cli.list_commands import models, recipe
 from regard.app.cli.log_command import log
 from regard.app.cli.look_command import look
@@ -102,7 +103,7 @@ def options(
 
 COMMANDS: list[Callable[..., None]] = [demo, models, recipe, train, log, evaluate_command()]
 COMMANDS += [command_for(task) for task in TASKS.values()]
-COMMANDS += [look, serve, page, align, export, compare, sweep, reproduce, gallery]
+COMMANDS += [look, serve, page, align, export, push, get, compare, sweep, reproduce, gallery]
 for command in COMMANDS:
     refuse_empty_names(command)
     app.command(cls=Command)(command)

@@ -46,6 +46,7 @@ ask_card = Card[Any](
     columns, question and context, needs no --context. A long text is read in windows that overlap.""",
     desk_name="regard.tasks.ask.desk:AskDesk",
     settings_name="regard.tasks.ask.settings:QuestionSettings",
+    hub_task="question-answering",
     inputs=Questions(),
     options=(
         Option(

@@ -26,6 +26,7 @@ caption_card = Card[Any](
     the LSTM; with --sites 'eye.*' how far each channel was opened in the network that reads the image.""",
     desk_name="regard.tasks.caption.desk:CaptionDesk",
     settings_name="regard.tasks.caption.settings:CaptionSettings",
+    hub_task="image-to-text",
     inputs=Images(),
     options=CAPTION,
     shows_gates=True,

@@ -37,6 +37,7 @@ classify_card = Card[Any](
     shaded by their weights, or which words before it each word of an LSTMN looked at.""",
     desk_name="regard.tasks.classify.desk:ClassifyDesk",
     settings_name="regard.tasks.classify.settings:LabelledSettings",
+    hub_task="text-classification",
     inputs=TextsOrPairs(),
     options=(Option("second", str, "The second text of a pair.", metavar="TEXT"),),
     check_request=check_request,

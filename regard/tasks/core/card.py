@@ -57,6 +57,7 @@ class Card(Generic[K]):
     picture: str = "looks.png"  # the name of an example picture, for the README
     writes: bool = False  # its answers are written token by token: `Desk.writing`, `Desk.beginning`
     continues: bool = False  # its answers continue the input
+    hub_task: str = ""  # what the Hugging Face Hub calls it: translation
     openai: str = ""  # what it is called in the API of OpenAI: completions, embeddings
 
     metrics: Mapping[str, Metric]  # `regard compare` tabulates the first by default

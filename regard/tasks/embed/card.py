@@ -47,6 +47,7 @@ embed_card = Card[Any](
     Each text is read by itself: no model carries its state over from one text to the next.""",
     desk_name="regard.tasks.embed.desk:EmbedDesk",
     settings_name="regard.tasks.embed.settings:SentenceSettings",
+    hub_task="feature-extraction",
     inputs=Texts(),
     options=(
         Option(

@@ -24,6 +24,7 @@ fill_card = Card[Any](
     A line for each candidate: probability TAB token TAB the text with it. Each blank is filled by itself.""",
     desk_name="regard.tasks.fill.desk:FillDesk",
     settings_name="regard.tasks.fill.settings:MaskedSettings",
+    hub_task="fill-mask",
     inputs=TextsWithBlanks(),
     options=(TOP,),
     metrics={

@@ -30,6 +30,7 @@ generate_card = Card[Any](
     too. --temperature 0 takes the likeliest token each time.""",
     desk_name="regard.tasks.generate.desk:GenerateDesk",
     settings_name="regard.tasks.generate.settings:TextSettings",
+    hub_task="text-generation",
     inputs=Prompts(),
     options=GENERATE,
     shows_gates=True,

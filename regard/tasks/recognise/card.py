@@ -23,6 +23,7 @@ recognise_card = Card[Any](
     a model that weighs channels, it draws how far each of them was opened in every block.""",
     desk_name="regard.tasks.recognise.desk:RecogniseDesk",
     settings_name="regard.tasks.recognise.settings:ImageSettings",
+    hub_task="image-classification",
     inputs=Images(),
     options=(replace(TOP, default=1),),
     in_words=False,

@@ -42,6 +42,7 @@ translate_card = Card[Any](
     first: the score is log p / length^penalty + coverage; JSON has log p.""",
     desk_name="regard.tasks.translate.desk:TranslateDesk",
     settings_name="regard.tasks.translate.settings:PairSettings",
+    hub_task="translation",
     inputs=Sources(),
     options=(
         *TRANSLATE,
