@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from regard.errors import (
     BadInput,
@@ -129,136 +129,74 @@ def _checked(function: Door) -> Door:
     return call  # type: ignore[return-value]
 
 
+class Computed(TypedDict, total=False):
+    device: str
+    engine: str
+    dtype: str
+
+
 # What a folder holds is known only when it is opened: with `task`, which is checked then, the type is known before.
 @overload
 def load(
-    run: Literal["dates", "dates-luong", "dates-seq2seq", "de-en"],
-    *,
-    device: str = ...,
-    engine: str = ...,
-    dtype: str = ...,
-    task: None = ...,
+    run: Literal["dates", "dates-luong", "dates-seq2seq", "de-en"], *, task: None = ..., **how: Unpack[Computed]
 ) -> Translator: ...
 @overload
 def load(
     run: Literal["sentences-lstmn", "shakespeare", "shakespeare-rnnlm"],
     *,
-    device: str = ...,
-    engine: str = ...,
-    dtype: str = ...,
     task: None = ...,
+    **how: Unpack[Computed],
 ) -> LanguageModel: ...
 @overload
-def load(
-    run: Literal["paragraphs", "sentences-bert"],
-    *,
-    device: str = ...,
-    engine: str = ...,
-    dtype: str = ...,
-    task: None = ...,
-) -> Reader: ...
+def load(run: Literal["paragraphs", "sentences-bert"], *, task: None = ..., **how: Unpack[Computed]) -> Reader: ...
+@overload
+def load(run: Literal["facts"], *, task: None = ..., **how: Unpack[Computed]) -> QuestionReader: ...
+@overload
+def load(run: Literal["sentences-elmo"], *, task: None = ..., **how: Unpack[Computed]) -> Embedder: ...
 @overload
 def load(
-    run: Literal["facts"], *, device: str = ..., engine: str = ..., dtype: str = ..., task: None = ...
-) -> QuestionReader: ...
-@overload
-def load(
-    run: Literal["sentences-elmo"], *, device: str = ..., engine: str = ..., dtype: str = ..., task: None = ...
-) -> Embedder: ...
-@overload
-def load(
-    run: Literal["reviews", "reviews-pooling"],
-    *,
-    device: str = ...,
-    engine: str = ...,
-    dtype: str = ...,
-    task: None = ...,
+    run: Literal["reviews", "reviews-pooling"], *, task: None = ..., **how: Unpack[Computed]
 ) -> TextReader: ...
 @overload
 def load(
-    run: Literal["associative-recall", "copy", "copy-lstm"],
-    *,
-    device: str = ...,
-    engine: str = ...,
-    dtype: str = ...,
-    task: None = ...,
+    run: Literal["associative-recall", "copy", "copy-lstm"], *, task: None = ..., **how: Unpack[Computed]
 ) -> Recaller: ...
 @overload
-def load(
-    run: Literal["bandits"], *, device: str = ..., engine: str = ..., dtype: str = ..., task: None = ...
-) -> Agent: ...
+def load(run: Literal["bandits"], *, task: None = ..., **how: Unpack[Computed]) -> Agent: ...
+@overload
+def load(run: Literal["omniglot"], *, task: None = ..., **how: Unpack[Computed]) -> FewShot: ...
 @overload
 def load(
-    run: Literal["omniglot"], *, device: str = ..., engine: str = ..., dtype: str = ..., task: None = ...
-) -> FewShot: ...
-@overload
-def load(
-    run: Literal["photos", "scenes", "scenes-show-and-tell"],
-    *,
-    device: str = ...,
-    engine: str = ...,
-    dtype: str = ...,
-    task: None = ...,
+    run: Literal["photos", "scenes", "scenes-show-and-tell"], *, task: None = ..., **how: Unpack[Computed]
 ) -> Captioner: ...
 @overload
-def load(
-    run: Literal["shapes", "shapes-senet"],
-    *,
-    device: str = ...,
-    engine: str = ...,
-    dtype: str = ...,
-    task: None = ...,
-) -> Recogniser: ...
+def load(run: Literal["shapes", "shapes-senet"], *, task: None = ..., **how: Unpack[Computed]) -> Recogniser: ...
 @overload
-def load(
-    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["translate"]
-) -> Translator: ...
+def load(run: str | Path, *, task: Literal["translate"], **how: Unpack[Computed]) -> Translator: ...
 @overload
-def load(
-    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["generate"]
-) -> LanguageModel: ...
+def load(run: str | Path, *, task: Literal["generate"], **how: Unpack[Computed]) -> LanguageModel: ...
 @overload
-def load(
-    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["fill"]
-) -> Reader: ...
+def load(run: str | Path, *, task: Literal["fill"], **how: Unpack[Computed]) -> Reader: ...
 @overload
-def load(
-    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["follows"]
-) -> Reader: ...
+def load(run: str | Path, *, task: Literal["follows"], **how: Unpack[Computed]) -> Reader: ...
 @overload
-def load(
-    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["ask"]
-) -> QuestionReader: ...
+def load(run: str | Path, *, task: Literal["ask"], **how: Unpack[Computed]) -> QuestionReader: ...
 @overload
-def load(
-    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["embed"]
-) -> Embedder: ...
+def load(run: str | Path, *, task: Literal["embed"], **how: Unpack[Computed]) -> Embedder: ...
 @overload
-def load(
-    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["classify"]
-) -> TextReader: ...
+def load(run: str | Path, *, task: Literal["classify"], **how: Unpack[Computed]) -> TextReader: ...
 @overload
-def load(
-    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["recognise"]
-) -> Recogniser: ...
+def load(run: str | Path, *, task: Literal["recognise"], **how: Unpack[Computed]) -> Recogniser: ...
 @overload
-def load(
-    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["caption"]
-) -> Captioner: ...
+def load(run: str | Path, *, task: Literal["caption"], **how: Unpack[Computed]) -> Captioner: ...
 @overload
-def load(
-    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["fewshot"]
-) -> FewShot: ...
+def load(run: str | Path, *, task: Literal["fewshot"], **how: Unpack[Computed]) -> FewShot: ...
 @overload
-def load(
-    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["play"]
-) -> Agent: ...
+def load(run: str | Path, *, task: Literal["play"], **how: Unpack[Computed]) -> Agent: ...
 @overload
-def load(
-    run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: Literal["recall"]
-) -> Recaller: ...
+def load(run: str | Path, *, task: Literal["recall"], **how: Unpack[Computed]) -> Recaller: ...
 @overload
-def load(run: str | Path, *, device: str = ..., engine: str = ..., dtype: str = ..., task: None = ...) -> Run: ...
+def load(run: str | Path, *, task: None = ..., **how: Unpack[Computed]) -> Run: ...
 @_checked
 def load(
     run: str | Path,

@@ -199,7 +199,9 @@ def push(folder: Path, name: str, written: Mapping[str, bytes], *, private: bool
 def pushed_files(folder: Path) -> tuple[list[Path], list[str]]:
     """The files of a folder that are uploaded, and the names of those that are left out: other files, and links to
     files outside of it."""
-    inside, files, left = folder.resolve(), [], []
+    inside = folder.resolve()
+    files: list[Path] = []
+    left: list[Path] = []
     for path in sorted(folder.iterdir()):
         if not path.is_file() or path.name.startswith("."):
             continue

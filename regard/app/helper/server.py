@@ -165,8 +165,7 @@ def command(words: list[str]) -> int:
 
     given = os.environ.get("OMP_NUM_THREADS", "")
     torch.set_num_threads(int(given) if given.isdigit() and int(given) else processors())
-    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode) for number, mode in enumerate(("r", "w", "w")))
-    sys.stderr.reconfigure(line_buffering=True)
+    sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
     sys.argv = ["regard", *words]
     try:
         with signals_end(process=True):

@@ -56,7 +56,7 @@ class Tile(Heads):
 
     head: int | None = None  # the one that is here; None: all are
 
-    def part(self, *, head: int | None = None, rows: range | None = None) -> Heads:
+    def part(self, *, head: int | None = None, rows: range | None = None) -> Tile:
         """As it is: nothing else was computed."""
         return self
 

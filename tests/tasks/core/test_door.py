@@ -227,7 +227,7 @@ def test_export_writes_the_weights_it_has_now(tmp_path: Path) -> None:
     assert not found.embed.weight.any()
     with pytest.raises(regard.RunError, match="already exists"):
         run.export(tmp_path / "out")
-    with pytest.raises(regard.RunError, match="dtype must be one of"):
+    with pytest.raises(regard.BadInput, match="dtype must be one of"):
         run.export(tmp_path / "other", dtype="int8")
     with pytest.raises(regard.RunError, match="cannot be exported: transformers has no model like bahdanau"):
         regard.load("dates").export(tmp_path / "other")
