@@ -40,7 +40,7 @@ COLOURS = ["red", "blue", "green", "yellow", "white"]
 # Of each photograph that comes with `photos`: two good captions, and how good that of the model was found.
 JUDGED = [
     (["a raccoon sits among green leaves", "a grey and black raccoon in the grass looks up"], "minor errors"),
-    (["a smiling woman in an orange space suit in front of a flag", "an astronaut beside a model of a shuttle"], "related"),
+    (["a woman in an orange space suit before a flag", "an astronaut beside a model of a shuttle"], "related"),
     (["a brown cat looks into the camera", "the face of a tabby cat with green eyes"], "related"),
     (["a cup of coffee with a spoon on a wooden table", "a red saucer under a cup of espresso"], "unrelated"),
     (["a man looks through a camera on a tripod", "a photographer in a long coat on a field"], "unrelated"),
@@ -104,16 +104,17 @@ def photograph(number: int) -> np.ndarray:
 
 
 def a_photograph(photo: int = 1) -> Looks:
-    """Now a photograph: a woman in the orange suit of an astronaut, before a flag. Where does the model look when it
-    first writes `red`? At the suit. It sees an image of 80 by 80 pixels, calls her a man, and says what is likely in
-    photographs with a person and something red."""
+    """Now a photograph: a woman in the orange suit of an astronaut, before a flag. Where does the model look when
+    it first writes `red`? At the suit. It sees an image of 80 by 80 pixels, calls her a man, and says what is
+    likely in photographs with a person and something red."""
     return regard.load(CAPTIONER).caption(photograph(photo)).attention
 
 
 def photographs_graded() -> Sheet:
-    """Five photographs, graded by hand: right, with minor errors, related, unrelated; none is right. The score stands
-    below each caption, but it counts what is rare over these five alone, and is rough. Look at the mistakes: in the
-    photographs that it learned from, what is black, white and on grass is a dog, so a raccoon must be one."""
+    """Five photographs, graded by hand: right, with minor errors, related, unrelated; none is right. The score
+    stands below each caption, but it counts what is rare over these five alone, and is rough. Look at the mistakes:
+    in the photographs that it learned from, what is black, white and on grass is a dog, so a raccoon must be
+    one."""
     shown, run = [photograph(number) for number in range(len(JUDGED))], regard.load(CAPTIONER)
     answers, wanted = [answer.text for answer in run.caption(shown)], [texts for texts, _ in JUDGED]
     _, scores = cider(answers, wanted)
