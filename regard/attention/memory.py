@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +37,18 @@ class Memory:
         if self.mask is None:
             return torch.full((self.keys.shape[0],), self.size, device=self.keys.device)
         return self.mask.sum(-1)
+
+    @cached_property
+    def look(self) -> tuple[Tensor, Tensor | None] | None:
+        """The mask as a kernel on the CPU adds it to the scores of any head: 0 or -inf (B, 1, 1, K); and the rows
+        that may look nowhere (B, 1, 1, 1), None where there are none: they look everywhere, and what they read does
+        not count. None: there is no mask. Computed once for all steps."""
+        if self.mask is None:
+            return None
+        mask = self.mask[:, None, None]
+        blind = ~mask.any(-1, keepdim=True)
+        bias = torch.zeros_like(mask, dtype=self.keys.dtype).masked_fill_(~(mask | blind), -torch.inf)
+        return bias, blind if bool(blind.any()) else None
 
     def select(self, places: Tensor) -> Tensor:
         """mask[b, places[b, .., q, s]]; False for places outside the memory."""

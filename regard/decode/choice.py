@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.data.batches.batch import wide
-from regard.decode.largest import largest
+from regard.decode.largest import likeliest
 from regard.decode.settings import Decoding
 
 # Odd numbers whose bits look random, as in SplitMix64 (Steele, Lea & Flood 2014), as signed integers of 64 bits.
@@ -61,8 +61,8 @@ def choose(scores: Tensor, decoding: Decoding, dice: Dice | None) -> tuple[Tenso
     Sampling: y ~ softmax(scores / temperature), restricted to the `top_k` likeliest tokens, then to the nucleus
     `top_p`."""
     if dice is None:
-        best, tokens = largest(scores, 1)
-        return tokens[:, 0], best[:, 0]
+        best, tokens = likeliest(scores)
+        return tokens, best
     best = scores.amax(-1)
     tokens = pick(narrow(scores, best, decoding).softmax(-1), dice)
     return tokens.clamp_max(scores.shape[1] - 1), best  # without a possible token, it is any

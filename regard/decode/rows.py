@@ -15,6 +15,7 @@ from torch import Tensor
 from regard.data.batches.batch import wide
 from regard.decode.choice import Dice, choose
 from regard.decode.generator import at_least_float32
+from regard.decode.largest import log_sum_exp
 from regard.decode.rules import PADDING, Rules, join_padded, to_device
 from regard.layers.state import Pairs, Room, State, copy_all, over_rows
 from regard.models import protocols
@@ -220,8 +221,8 @@ def choose_tokens(logits: Tensor, rows: Rows) -> tuple[Tensor, Rows]:
         after = replace(rows, tokens=tokens, totals=totals, least=least, minimum=minimum - 1)
         return outcome, after
     logits = at_least_float32(logits)
+    everything = log_sum_exp(logits)
     tokens, best = _choose(logits, rows)
-    everything = logits.logsumexp(-1)
     totals = rows.totals + (logits.gather(1, tokens[:, None]).flatten() - everything)
     possible = (best - everything).isfinite()
     history = torch.cat([rows.history, tokens[:, None]], 1) if rows.history.shape[1] else rows.history
@@ -230,10 +231,14 @@ def choose_tokens(logits: Tensor, rows: Rows) -> tuple[Tensor, Rows]:
 
 
 def _choose(logits: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
-    """The next tokens (N,), and the best scores (N,) that rows could choose from."""
+    """The next tokens (N,), and the best scores (N,) that rows could choose from. The logits of tokens that are not
+    chosen may be overwritten."""
     early = rows.least > 0 if rows.minimum > 0 else None
     if len(rows.groups) == 1:
-        return rows.groups[0].choose(logits.clone(), early, rows.history)
+        (group,) = rows.groups
+        # Other rules than a penalty leave the scores of tokens that may be written.
+        scores = logits if group.rules.decoding.repetition_penalty == 1 else logits.clone()
+        return group.choose(scores, early, rows.history)
     tokens, best = torch.empty_like(rows.tokens), logits.new_empty(len(logits))
     for group in rows.groups:
         at = group.here

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.decode.generator import at_least_float32
-from regard.decode.largest import largest
+from regard.decode.largest import largest, log_sum_exp
 from regard.decode.rules import Rules, to_device
 from regard.layers.state import State
 from regard.models.protocols import Generator
@@ -39,17 +39,25 @@ class Steps:
         """Take a step."""
         logits, state = self.model.step(self.tokens, self.state)
         self.state = state if state.width == self.width else state.spread(self.width)
-        log_probabilities = at_least_float32(logits).log_softmax(-1)
-        length, before = self.written.shape[2], self.rules.before
+        scores, shift = self._log_probabilities(at_least_float32(logits))
+        return Candidates(*(x.cpu().numpy() for x in extend(self.scores - shift, scores, self.width)))
+
+    def _log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """The log-probabilities (N, V) after the rules, as scores - shift (B, W), so that they need not be written
+        where only the best of them are wanted. The logits are overwritten."""
+        length, before, decoding = self.written.shape[2], self.rules.before, self.rules.decoding
         if not length:
             self.rules.check_tokens(logits.shape[1])
-        if self.rules.decoding.looks_back:
+        if decoding.looks_back:
             written = torch.from_numpy(self.written.reshape(len(logits), length)).to(logits.device)
             before = torch.cat([before.repeat_interleave(len(logits) // len(before), 0), written], 1)
-        self.rules.apply(log_probabilities, self.rules.early(length), before)
-        if self.rules.decoding.renormalise:
-            log_probabilities = log_probabilities.log_softmax(-1)
-        return Candidates(*(x.cpu().numpy() for x in extend(self.scores, log_probabilities, self.width)))
+        whole = decoding.repetition_penalty != 1 or decoding.renormalise
+        shift = torch.zeros_like(logits[:, 0]) if whole else log_sum_exp(logits)
+        scores = logits.log_softmax(-1) if whole else logits
+        self.rules.apply(scores, self.rules.early(length), before)
+        if decoding.renormalise:
+            scores = scores.log_softmax(-1)
+        return scores, shift.view(len(self.scores), -1)
 
     def staying(self, done: np.ndarray, last: int) -> np.ndarray:
         """Which sentences of the batch (B,) stay in it, if these are done and the others end with step `last`."""
@@ -74,14 +82,11 @@ class Steps:
 
 def extend(scores: Tensor, steps: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
     """The 2 W best one-token continuations, W = `width`, of beams with these scores (B, W or 1), given the
-    log-probabilities `steps` (B * W or B, V), which are overwritten: their scores, the beams they continue, their
-    tokens (B, 2 W)."""
-    words = steps.shape[-1]
-    grown = steps.view(len(scores), -1, words).add_(scores[..., None]).flatten(1)
-    missing = 2 * width - grown.shape[1]
+    log-probabilities `steps` (B * W or B, V): their scores, the beams they continue, their tokens (B, 2 W)."""
+    grown = steps.unflatten(0, scores.shape)
+    missing = 2 * width - grown[0].numel()
     if missing > 0:  # one beam and a small vocabulary: the other beams are dead
-        grown = F.pad(grown, (0, missing), value=-torch.inf)
-    # One topk over all beams is faster than one per beam and another over their results.
-    best, chosen = largest(grown, 2 * width)
-    beams = chosen // words
-    return best, beams.clamp_max(scores.shape[1] - 1) if missing > 0 else beams, chosen % words
+        words, grown = grown.shape[2], F.pad(grown, (0, missing), value=-torch.inf)
+        best, beams, tokens = largest(grown, scores, 2 * width)
+        return best, beams, tokens % words
+    return largest(grown, scores, 2 * width)

@@ -18,6 +18,7 @@ from regard.attention import GrowingMemory, Memory, MultiHead, Packing, Question
 from regard.attention.kernels.fused import HALF
 from regard.base.dropout import Dropout
 from regard.errors import BadInput
+from regard.layers import block_step
 from regard.layers.norm import NORMS, BatchNorm, build_norm
 from regard.layers.replay import must_not_sync
 
@@ -140,6 +141,9 @@ class Block(nn.Module):
     ) -> tuple[Tensor, GrowingMemory]:
         """Decoding: x (N, T, dim) follows the positions in `past`. Returns the states of x, and the past with x
         appended; begin with GrowingMemory()."""
+        if mask is None and block_step.fits(self, x, past, source):
+            self._check(x, source, None)
+            return block_step.step(self, x, past, source)
         grown = past
 
         def look(x: Tensor) -> Tensor:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -89,6 +91,37 @@ def test_it_is_seen_and_other_commands_are_not_its_work(call: Call, helper: int)
     assert asked() == before
 
 
+def test_files_have_the_rights_that_the_command_gives_them(call: Call, helper: int, tmp_path: Path) -> None:
+    for mask, mode in ((0o077, 0o600), (0o022, 0o644)):
+        before = os.umask(mask)
+        try:
+            call("translate", "dates", "3 May 1979", "--show", f"{mode}.svg", cwd=tmp_path)
+        finally:
+            os.umask(before)
+        assert stat.S_IMODE((tmp_path / f"{mode}.svg").stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_its_work_as_it_ends_the_command(helper: int, number: signal.Signals) -> None:
+    codes = []
+    for asks in ("1", "0"):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "regard", "translate", "dates"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "REGARD_HELPER": asks},
+        )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("3 May 1979\n" * 200)
+        process.stdin.flush()
+        time.sleep(6)  # it waits for more
+        process.send_signal(number)
+        process.communicate(timeout=60)
+        codes.append(process.returncode)
+    assert codes[0] % 256 == codes[1] % 256 != 0
+    assert f"process {helper}" in sentence(told("state"))
+
+
 def test_nobody_else_reaches_it(helper: int, place: Path) -> None:
     assert stat.S_IMODE(folder().stat().st_mode) == 0o700
     assert stat.S_IMODE(socket_path().stat().st_mode) == 0o600
@@ -124,3 +157,24 @@ def test_it_is_stopped(call: Call, helper: int) -> None:
     assert connected() is None
     assert "no helper" in sentence(told("state"))
     assert stop() == 0
+
+
+def test_one_that_was_killed_is_not_waited_for(call: Call) -> None:
+    process = int(call("serve", "--background").stdout.split("process ")[1].split(")")[0])
+    os.kill(process, signal.SIGKILL)
+    until = time.monotonic() + 30
+    while told("state") is not None and time.monotonic() < until:
+        time.sleep(0.1)
+    assert socket_path().exists()  # it could not remove it
+    assert call("translate", "dates", "3 May 1979").stdout == "1979-05-03\n"
+    started = call("serve", "--background")
+    assert started.returncode == 0, started.stderr
+    assert f"process {process})" not in started.stdout
+    assert stop() == 1
+
+
+def test_it_ends_when_nobody_asks(place: Path) -> None:
+    program = "from regard.app.helper import server; server.IDLE = 0.5; server.serve()"
+    ended = subprocess.run([sys.executable, "-c", program], timeout=120, env=dict(os.environ))
+    assert ended.returncode == 0
+    assert not socket_path().exists()

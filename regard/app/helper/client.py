@@ -65,7 +65,9 @@ def asked(words: Sequence[str]) -> int | None:
     with connection:
         try:
             sys.stdout.flush()
-            request = {"words": list(words), "folder": os.getcwd(), "environment": dict(os.environ)}
+            request = {
+                "words": list(words), "folder": os.getcwd(), "environment": dict(os.environ), "umask": umask(),
+            }  # fmt: skip
             tell(connection, request, (0, 1, 2))
             begun = hear(connection)
         except (OSError, ValueError):
@@ -78,6 +80,13 @@ def asked(words: Sequence[str]) -> int | None:
         print("error: the helper of regard went away; ask again", file=sys.stderr)
         return LOST
     return int(ended["code"])
+
+
+def umask() -> int:
+    """Of this process: which rights the files that it writes do not have."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 @contextmanager

@@ -24,8 +24,11 @@ def told(word: str, path: Path | None = None) -> dict[str, Any] | None:
     if connection is None:
         return None
     with connection:
-        tell(connection, {"words": [word]})
-        state: dict[str, Any] | None = hear(connection)
+        try:
+            tell(connection, {"words": [word]})
+            state: dict[str, Any] | None = hear(connection)
+        except OSError:  # it ends right now
+            return None
     return state
 
 

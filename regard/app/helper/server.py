@@ -139,6 +139,7 @@ def carry_out(connection: socket.socket, request: dict[str, Any], streams: list[
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
         os.chdir(request["folder"])
+        os.umask(request["umask"])
         os.environ.clear()
         os.environ.update(request["environment"])
         code = command(request["words"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 try:
@@ -45,6 +46,17 @@ def read_few(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *
     """query (B, H, Q, D), keys (B, H, K, D), values (B, H, K, V), mask (B, K) -> (B, H, Q, V); B and H of a memory
     may be 1. A query that may look nowhere reads 0."""
     return newest_cuda.read_few(query, keys, values, mask, scale=scale)
+
+
+def read_now(
+    query: Tensor, keys: Tensor, values: Tensor, look: tuple[Tensor, Tensor | None] | None, *, scale: float
+) -> Tensor:
+    """As `read_few`, by torch's kernel for the CPU; `look` is that of the memory."""
+    if look is None:
+        return F.scaled_dot_product_attention(query, keys, values, scale=scale)
+    bias, blind = look
+    read = F.scaled_dot_product_attention(query, keys, values, bias, scale=scale)
+    return read if blind is None else read.masked_fill_(blind, 0)
 
 
 def has_kernel_for_rows(keys: Tensor, values: Tensor) -> bool:

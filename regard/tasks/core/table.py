@@ -87,10 +87,10 @@ def load(run: str | Path, device: str = "auto", *, engine: str = "torch", dtype:
     place = choose_device("cpu" if device == "auto" and not plain else device)
     opened = _opened(Folder(run), lambda folder: folder.model().to(place))
     if plain:
-        from regard.layers.layout import lay_out
+        from regard.layers.packed import pack_products
 
         assert isinstance(opened.model, nn.Module)
-        lay_out(opened.model)
+        pack_products(opened.model)
     else:
         from regard.runs.engines import take_engine
 
