@@ -4,6 +4,7 @@ parts of pages that are made from the code (parts.py)."""
 import re
 from pathlib import Path
 
+from manual import COMMANDS, manual_page, with_commands
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -37,6 +38,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.append(File.generated(config, f"notebooks/{name}", content=svg))
     for name in GALLERY:
         files.append(File.generated(config, f"gallery/{name}.md", content=gallery_page(name)))
+    for name in COMMANDS:
+        files.append(File.generated(config, f"commands/{name}.md", content=manual_page(name)))
     files.append(File.generated(config, "assets/gallery.css", content=style()))
     return files
 
@@ -51,6 +54,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     markdown = with_settings(markdown.replace(f"](../{up}results/", f"]({up}results/"))
     if not place.startswith("notebooks/"):  # sources link to the notebook itself
         markdown = re.sub(r"(notebooks/\w+)\.ipynb\)", r"\1.md)", markdown)
+    if place == "commands.md":
+        markdown = with_commands(markdown)
     name = Path(place).stem
     return with_system(markdown, name) if place == f"systems/{name}.md" and name in every_system() else markdown
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from regard.app.cli.main import COMMANDS
 from regard.base.described import describe
 from regard.gallery import GALLERY
 from regard.learn.settings import Training
@@ -16,6 +17,7 @@ from regard.models import MODELS
 from regard.tasks.core.table import TASKS
 
 DOCS = Path(__file__).parent.parent / "docs"
+MANUAL: dict[str, Any] = runpy.run_path(str(DOCS / "manual.py"))
 PARTS: dict[str, Any] = runpy.run_path(str(DOCS / "parts.py"))
 EQUATION = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.DOTALL)
 
@@ -94,3 +96,14 @@ def test_an_example_of_the_gallery_becomes_a_page(tmp_path: Path, monkeypatch: p
     for name in GALLERY:
         assert f": gallery/{name}.md\n" in menu
         assert f"(gallery/{name}.md): `regard gallery {name}`" in listed
+
+
+def test_every_command_has_a_page_in_the_menu_and_in_the_table_of_commands() -> None:
+    menu = (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = MANUAL["with_commands"]((DOCS / "commands.md").read_text(encoding="utf-8"))
+    names = [command.__name__.replace("_", "-") for command in COMMANDS]
+    assert set(names) == set(MANUAL["COMMANDS"]), "what is typed is what the functions are called"
+    for name in names:
+        assert f"      - regard {name}: commands/{name}.md\n" in menu
+        assert f"| [`{name}`](commands/{name}.md) |" in listed
+    assert menu.count(": commands/") == len(names)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +57,11 @@ def test_recipes(bash: Any) -> None:
 
 
 def test_settings_of_the_recipe_that_was_typed(bash: Any) -> None:
-    assert bash("train", "luong-pairs", "--set", "train.l") == ["train.learning_rate=", "train.label_smoothing="]
+    assert bash("train", "luong-pairs", "--set", "train.l") == [
+        "train.learning_rate=",
+        "train.label_smoothing=",
+        "train.log=",
+    ]
     offered = bash("train", "luong-pairs", "--set", "")
     assert {"data.train=", "tokens.kind=", "model.dim=", "train.steps=", "decode.beam="} <= set(offered)
     assert not {"model.encoder=", "model.vocabulary=", "data.truncate="} & set(offered)
@@ -123,6 +132,7 @@ def test_words_with_few_choices(bash: Any) -> None:
     assert bash("export", "dates", "--dtype", "b") == ["bfloat16"]
     assert bash("compare", "bahdanau-dates", "--metric", "exact_") == ["exact_match"]
     assert bash("embed", "x", "--pool", "m") == ["mean"]
+    assert bash("sweep", "luong-pairs", "--by", "va") == ["valid_loss"]
 
 
 @pytest.mark.parametrize(
@@ -174,13 +184,17 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
-def test_in_bash_itself_without_torch(tmp_path: Path) -> None:
-    """A torch that cannot be imported shows that nobody wants it."""
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """`regard` as a program, with a torch that cannot be imported, which shows that nobody wants it."""
     (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')")
     (tmp_path / "regard").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m regard "$@"\n')
     (tmp_path / "regard").chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    return {**os.environ, "PATH": path, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+
+
+def test_in_bash_itself_without_torch(environment: dict[str, str], tmp_path: Path) -> None:
     done = subprocess.run(
         ["bash", "--norc", "-c", BASH], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
@@ -188,6 +202,52 @@ def test_in_bash_itself_without_torch(tmp_path: Path) -> None:
     registered, *offered = done.stdout.splitlines()
     assert "-F _regard_completion" in registered
     assert offered == ["dot"]
+
+
+def at_keyboard(shell: str, environment: dict[str, str], *typed: tuple[str, str]) -> None:
+    """A shell in a terminal of its own: each text is typed, and what the shell is to write then is waited for."""
+    process, terminal = pty.fork()
+    if not process:
+        os.execvpe(shell, [shell, "-i"], environment)
+    try:
+        for keys, wanted in (("echo rea''dy\n", "ready"), *typed):
+            os.write(terminal, keys.encode())
+            seen, end = "", time.monotonic() + 60
+            while wanted not in seen and time.monotonic() < end:
+                if select.select([terminal], [], [], 0.2)[0]:
+                    seen += os.read(terminal, 1 << 16).decode(errors="replace")
+            assert wanted in seen, f"{shell}: {keys!r} gave {seen!r}"
+    finally:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        os.close(terminal)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_installed_and_used_in_a_shell(environment: dict[str, str], tmp_path: Path, shell: str) -> None:
+    """From the first Tab on."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".zshrc").write_text("")  # else zsh greets its new user with questions
+    (home / ".local/share/fish/generated_completions").mkdir(parents=True)  # else fish makes them of all manuals
+    folders = {name: "" for name in environment if name.startswith("XDG_")}
+    environment = {
+        **environment,
+        **folders,
+        "HOME": str(home),
+        "ZDOTDIR": str(home),
+        "TERM": "xterm",
+        "SHELL": shell,
+    }
+    at_keyboard(shell, environment, ("regard --install-completion\n", "will take effect"))
+    recipe, setting, run = (
+        ("regard train luong-p\t", "airs"),
+        ("--set model.score=d\t", "ot"),
+        ("look dates-s\t", "eq2seq"),
+    )
+    at_keyboard(shell, environment, recipe, setting, ("\x15regard ", "regard"), run)
 
 
 # ---- the settings of models, read from their files

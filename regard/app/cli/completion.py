@@ -16,7 +16,7 @@ import typer
 from regard.app.cli.model_settings import Setting, as_set, model_names, model_settings, task_name
 from regard.claims.claim import claims
 from regard.runs.shipped import shipped
-from regard.tasks.core.recipe_files import read_table, recipes
+from regard.tasks.core.recipe_files import logged, read_table, recipes
 from regard.tasks.core.table import TASKS
 
 Offer = list[tuple[str, str]]  # values, each with a word of help
@@ -88,6 +88,14 @@ def settings(ctx: typer.Context, incomplete: str) -> Offer:
 def metric_names(incomplete: str) -> Offer:
     names = dict.fromkeys(name for task in TASKS.values() for name in task.metrics)
     return [(name, ", ".join(verb for verb, task in TASKS.items() if name in task.metrics)) for name in names]
+
+
+@harmless
+def validated_names(incomplete: str) -> Offer:
+    """Metrics of validations, as log.jsonl has them."""
+    return [
+        (name, "") for name in dict.fromkeys(logged(name) for task in TASKS.values() for name in task.validated)
+    ]
 
 
 def of(values: Iterable[str]) -> Callable[[str], Offer]:
@@ -162,6 +170,24 @@ def _inside(folder: Path) -> list[Path]:
 def _plain(names: Iterable[str]) -> list[str]:
     """The names that need no quotes; the shell completes the others as files."""
     return [name for name in names if name.isprintable() and not set(name) & set(" \"'\\$`&;|<>()*?![]{}#~")]
+
+
+# ---- zsh
+
+FIRST_TAB = """
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+  %(complete_func)s "$@"
+fi
+"""
+
+
+def complete_at_first_tab() -> None:
+    """zsh reads an installed script at the first Tab of a session. That of typer only defines what completes, so
+    that nothing is offered before the second; ours calls it too."""
+    with contextlib.suppress(Exception):
+        from typer._completion_shared import _completion_scripts
+
+        _completion_scripts["zsh"] = f"{_completion_scripts['zsh'].rstrip()}\n{FIRST_TAB}"
 
 
 # ---- bash

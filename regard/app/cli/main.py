@@ -15,7 +15,7 @@ import typer
 from regard import __version__
 from regard.app.cli.arguments import refuse_empty_names
 from regard.app.cli.ask import command_for
-from regard.app.cli.completion import BASH, complete_in_bash
+from regard.app.cli.completion import BASH, complete_at_first_tab, complete_in_bash
 from regard.app.cli.gallery_command import gallery
 from regard.app.cli.help import Command, Group
 from regard.app.cli.hub_commands import get, push
@@ -118,6 +118,8 @@ def main() -> None:
                 complete_in_bash(lambda: run([]))
             return
         words = sys.argv[1:]
+        if words and words[0] in ("--install-completion", "--show-completion"):
+            complete_at_first_tab()
         try:
             run([*words[1:], "--help"] if words[:1] == ["help"] else words)
         except (Exception, KeyboardInterrupt) as error:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from regard.app.cli.arguments import Changes, From
-from regard.app.cli.completion import metric_names, recipe_names, settings
+from regard.app.cli.completion import metric_names, recipe_names, settings, validated_names
 from regard.app.console import tell
 from regard.tasks.core.recipe_files import find_recipe
 
@@ -174,7 +174,9 @@ def sweep(
     by: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="A metric of the validations; that which chooses the best weights unless given."
+            metavar="NAME",
+            help="A metric of the validations; that which chooses the best weights unless given.",
+            autocompletion=validated_names,
         ),
     ] = None,
     at_once: Annotated[int, typer.Option(min=1, help="How many trainings at once.")] = 1,

@@ -19,7 +19,7 @@ from regard.models import MODELS, blank, task_of
 from regard.models.protocols import ModelConfig
 from regard.runs.folder import Folder, shapes
 from regard.tasks.core.given_data import Given, with_data, without_data
-from regard.tasks.core.recipe_files import Recipe, for_beginning, read_table
+from regard.tasks.core.recipe_files import Recipe, for_beginning, logged, read_table
 from regard.tasks.core.settings import AnyJob, DataSettings, Job, Tokens
 from regard.tasks.core.table import TASKS, AnyTask
 
@@ -292,11 +292,6 @@ def chosen_by(best_by: str, task: AnyTask) -> tuple[str, ...]:
     """The metrics that choose the best weights, the next one where the one before is equal."""
     first = [name for name in task.validated if logged(name) == best_by]
     return tuple(dict.fromkeys([*first, *task.chosen_by]))
-
-
-def logged(metric: str) -> str:
-    """A validation metric's name in log.jsonl, where `loss` is that of the training batches."""
-    return "valid_loss" if metric == "loss" else metric
 
 
 def _tokens(model: str, table: dict[str, Any], *, writes: bool) -> Tokens:

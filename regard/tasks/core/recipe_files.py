@@ -94,3 +94,8 @@ def files_of_recipe(names: Sequence[str]) -> Iterator[None]:
 def by_key(table: Recipe) -> dict[str, Any]:
     """The settings of a recipe by section.key."""
     return {f"{name}.{key}": value for name, part in table.items() for key, value in part.items()}
+
+
+def logged(metric: str) -> str:
+    """A validation metric's name in log.jsonl, where `loss` is that of the training batches."""
+    return "valid_loss" if metric == "loss" else metric

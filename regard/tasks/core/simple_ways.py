@@ -9,7 +9,7 @@ from typing import Any
 from regard.learn.loop import Report
 from regard.learn.progress import say
 from regard.tasks.core.desk import Prepared
-from regard.tasks.core.recipe import logged
+from regard.tasks.core.recipe_files import logged
 from regard.tasks.core.settings import AnyJob
 from regard.tasks.core.table import AnyTask
 

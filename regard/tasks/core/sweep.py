@@ -26,7 +26,8 @@ from regard.learn.progress import say
 from regard.runs.folder import find
 from regard.show.trials import Trials
 from regard.tasks.core.at_once import run_at_once
-from regard.tasks.core.recipe import logged, read
+from regard.tasks.core.recipe import read
+from regard.tasks.core.recipe_files import logged
 from regard.tasks.core.results import Metric
 from regard.tasks.core.run_log import RunLog
 from regard.tasks.core.settings import AnyJob

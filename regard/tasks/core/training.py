@@ -44,8 +44,8 @@ from regard.tasks.core.before_training import keep_recipe, look_around, take_wei
 from regard.tasks.core.desk import Prepared
 from regard.tasks.core.given_data import Given, data_of
 from regard.tasks.core.held_out import pictures_of
-from regard.tasks.core.recipe import chosen_by, logged, read
-from regard.tasks.core.recipe_files import by_key
+from regard.tasks.core.recipe import chosen_by, read
+from regard.tasks.core.recipe_files import by_key, logged
 from regard.tasks.core.run import Run
 from regard.tasks.core.same_data import record
 from regard.tasks.core.settings import BLOCKS, AnyJob
