@@ -46,9 +46,12 @@ class ViTForm(Form[ViTConfig]):
     prefix = "vit."
 
     def lacks(self, config: ViTConfig) -> str:
+        if config.stem != "patches":
+            return "it reads patches by one product there (model.stem = patches), and this model by convolutions"
         if config.pool == "class":
             return ""
-        return "its head there reads a class token (model.pool = class), and this model's the mean of the patches"
+        other = {"mean": "the mean of the patches", "attention": "what a learned query reads of the patches"}
+        return f"its head there reads a class token (model.pool = class), and this model's {other[config.pool]}"
 
     def read_config(self, table: Table) -> tuple[ViTConfig, Special | None]:
         bare = table.table.get("architectures") == ["ViTModel"]

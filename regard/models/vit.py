@@ -4,7 +4,12 @@
     p = softmax(W_head norm(x)_class)
 
 Pre-norm with a final norm, exact GELU, learned positions, Xavier initialisation, a head initialised to 0. With
-pool = "mean" (the paper's appendix D.3) the head reads the mean of the patch states, and there is no class token.
+pool = "mean" (the paper's appendix D.3) the head reads the mean of the patch states, and there is no class token;
+with pool = "attention" what a learned query u reads of them, and with stem = "convolutions" what stands for a patch
+has seen its neighbours (both of Hassani et al. 2021, for small sets of images):
+
+    p = softmax(W_head sum_i a_i x_i),  a = softmax(u . x_i)
+
 Sizes: base, large and huge of table 1, tiny and small of Touvron et al. 2021. An image may have any size that is
 a multiple of the patch size: positions are interpolated to its grid. Added: stochastic depth (Huang et al. 2016).
 Left out: the head's hidden layer while pretraining, and the hybrid with ResNet features as patches. Differences
@@ -15,22 +20,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention import Dot
 from regard.base.dropout import Dropout
 from regard.base.fields import check, setting
 from regard.data.images.image_batches import ImageBatch
 from regard.layers.block import ACTIVATIONS, Block, check_heads, through
 from regard.layers.init import truncated_normal_
 from regard.layers.loss import Loss, class_loss
+from regard.layers.pooling import AttentionPool
 from regard.models.labels import adopt_weights, check_labels
 from regard.models.protocols import Images
 
-POOLS = ("class", "mean")
+POOLS = ("class", "mean", "attention")
+STEMS = ("patches", "convolutions")
+NARROW = 64  # channels between the convolutions of a stem
 MOST = 1 << 24  # patches of an image, or values of a patch: beyond any model, and safe from integer overflow
 
 
@@ -42,6 +52,8 @@ class ViTConfig:
     image_size: int = setting(224, at_least=1)  # height of the training images
     image_width: int = setting(0, at_least=0)  # width of the training images; 0: the same as the height
     patch_size: int = setting(16, at_least=1)  # height and width of a patch in pixels
+    # what becomes of a patch: one product (patches), or convolutions that see beyond it, each halving the sides
+    stem: str = setting("patches", choices=STEMS, later=True)
     channels: int = setting(3, at_least=1)  # 3: colour, 1: grey
     dim: int = setting(768, at_least=1)  # width of the model
     layers: int = setting(12, at_least=1, layers=True)  # how many layers
@@ -49,7 +61,7 @@ class ViTConfig:
     ff: int = setting(0, at_least=0)  # width of the feed-forward layers; 0: four times dim
     activation: str = setting("gelu", choices=ACTIVATIONS)  # of the feed-forward layers
     eps: float = setting(1e-12, above=0, below=1)  # added to the variance in layer norms
-    # what the head reads: the class token's state, or the mean of the patch states
+    # what the head reads: the class token's state, the mean of the patch states, or what a learned query reads
     pool: str = setting("class", choices=POOLS)
     pooler: bool = False  # tanh layer on the class token, only in a model without a head
     bias: bool = True  # queries, keys and values have biases
@@ -67,6 +79,11 @@ class ViTConfig:
                 raise ValueError(
                     f"{key} must be a multiple of patch_size, got {getattr(self, key)} and {self.patch_size}"
                 )
+        if self.stem == "convolutions" and (self.patch_size < 2 or self.patch_size & (self.patch_size - 1)):
+            raise ValueError(
+                "stem = convolutions needs a patch_size of 2, 4, 8, ..., as each of them halves the sides; got "
+                f"{self.patch_size}"
+            )
         if math.prod(self.grid) > MOST or self.channels * self.patch_size**2 > MOST:
             raise ValueError(
                 f"an image has at most {MOST:,} patches, and a patch as many values; got image_size "
@@ -109,6 +126,22 @@ class Patches(nn.Module):
         return F.linear(flat, self.weight.flatten(1), self.bias)
 
 
+class Convolutions(nn.Sequential):
+    """Of each patch a vector, by convolutions of 3 x 3, ReLU and max-pooling that halves the sides (Hassani et al.
+    2021): (B, C, H, W) -> (B, P, dim), in row-major order."""
+
+    def __init__(self, channels: int, dim: int, patch: int):
+        widths = [channels, *[NARROW] * (patch.bit_length() - 2), dim]
+        super().__init__()
+        for inputs, outputs in pairwise(widths):
+            self.append(nn.Conv2d(inputs, outputs, 3, padding=1, bias=False))
+            self.append(nn.ReLU())
+            self.append(nn.MaxPool2d(3, stride=2, padding=1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images).flatten(2).transpose(1, 2)
+
+
 def regrid(positions: Tensor, old: tuple[int, int], new: tuple[int, int]) -> Tensor:
     """Interpolate positions (P, dim) from one grid of patches to another, bicubic   (section 3.2)"""
     if old == new:
@@ -143,7 +176,8 @@ class ViT(nn.Module):
         super().__init__()
         self.config = config
         dim, (rows, columns) = config.dim, config.grid
-        self.patches = Patches(config.channels, dim, config.patch_size)
+        stem = Convolutions if config.stem == "convolutions" else Patches
+        self.patches = stem(config.channels, dim, config.patch_size)
         self.positions = nn.Parameter(torch.empty(rows * columns, dim))
         with_class = config.pool == "class"
         self.class_token = nn.Parameter(torch.empty(dim)) if with_class else None
@@ -165,6 +199,7 @@ class ViT(nn.Module):
             for layer in range(config.layers)
         )
         self.norm = nn.LayerNorm(dim, config.eps)
+        self.patch_pool = AttentionPool(Dot(dim, dim), dim) if config.pool == "attention" else None
         self.pooler = nn.Linear(dim, dim) if config.pooler else None
         self.head = nn.Linear(dim, config.classes) if config.labels else None
         self._begin()
@@ -179,7 +214,8 @@ class ViT(nn.Module):
                 )  # as in the authors' code; std 0.02 learns slowly if dim is small
             elif "norm" not in name:
                 width = parameter[0].numel() if name.startswith("patches") else 0
-                truncated_normal_(parameter, width**-0.5 if width else 0.02)
+                gain = 2 if self.config.stem == "convolutions" else 1  # half of what a ReLU reads is 0
+                truncated_normal_(parameter, (gain / width) ** 0.5 if width else 0.02)
         if not self.config.bias:
             for layer in range(self.config.layers):
                 for name in ("query", "key", "value"):
@@ -188,7 +224,7 @@ class ViT(nn.Module):
     @property
     def alignment(self) -> str:
         """The attention that is shown by default."""
-        return f"blocks.{len(self.blocks) - 1}.attend"
+        return "patch_pool.attend" if self.patch_pool is not None else f"blocks.{len(self.blocks) - 1}.attend"
 
     def grid(self, images: Tensor) -> tuple[int, int]:
         """Rows and columns of patches in images (B, C, H, W)."""
@@ -221,6 +257,8 @@ class ViT(nn.Module):
 
     def summary(self, states: Tensor) -> Tensor:
         """states (B, T, dim) -> what the head reads (B, dim)"""
+        if self.patch_pool is not None:
+            return self.patch_pool(states)
         return states[:, 0] if self.config.pool == "class" else states.mean(1)
 
     def pooled(self, states: Tensor) -> Tensor:

@@ -44,12 +44,14 @@ def rollout(layers: Sequence[np.ndarray], *, residual: float = 0.5) -> np.ndarra
 
 
 @checked
-def patch_map(weights: np.ndarray, grid: tuple[int, int], *, pool: str = "class") -> np.ndarray:
+def patch_map(
+    weights: np.ndarray, grid: tuple[int, int], *, pool: str = "class", reads: np.ndarray | None = None
+) -> np.ndarray:
     """How much the answer of an image model looks at each patch (rows, columns), from weights (T, T).
 
     `pool` says what the answer is read from: "class", the class token, which comes before the patches; or "mean",
-    the mean of all patches, with or without a class token before them. The weight on the class token itself is left
-    out, so the sum may be below 1."""
+    the mean of all patches, with or without a class token before them. `reads`: it is a sum of all tokens instead,
+    by these weights (T,). The weight on the class token itself is left out, so the sum may be below 1."""
     weights, (rows, columns) = to_array(weights), grid
     before = (len(weights) if weights.ndim else 0) - rows * columns  # class token, registers
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1] or not 0 <= before <= MOST_BEFORE:
@@ -57,6 +59,11 @@ def patch_map(weights: np.ndarray, grid: tuple[int, int], *, pool: str = "class"
             f"a grid of {rows} x {columns} patches needs square weights with {rows * columns} rows, or one more "
             f"for a class token, got {weights.shape}"
         )
+    if reads is not None:
+        reads = to_array(reads)
+        if reads.shape != weights.shape[:1]:
+            raise BadInput(f"reads must be a weight for each of {len(weights)} tokens, got {reads.shape}")
+        return (reads @ weights)[before:].reshape(rows, columns)
     if pool not in ("class", "mean"):
         raise BadInput(f"pool must be 'class' or 'mean', got {pool!r}")
     if pool == "class" and not before:

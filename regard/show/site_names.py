@@ -35,6 +35,8 @@ def site_name(name: str) -> str:
     if last == "attend" and at >= 0:
         own = {"encoder": "its own text", "decoder": "what was written"}.get(first, "its own input")
         return _join(whole, f"looking at {own}")
+    if first == "patch_pool":
+        return "which patches count"
     if "pool" in parts:
         return f"which {'sentences' if first == 'sentences' else 'words'} count"
     if last == "attend":

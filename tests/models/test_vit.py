@@ -19,6 +19,7 @@ ROWS, COLUMNS = 2, 3
 LABELS = ("cat", "dog", "fox", "owl")
 VARIANTS: dict[str, dict[str, Any]] = {
     "mean": {"pool": "mean"},
+    "attention": {"pool": "attention"},
     "no bias": {"bias": False},
     "another feed": {"ff": 5, "activation": "tanh", "eps": 0.01},
     "one layer": {"layers": 1, "heads": 1},
@@ -99,6 +100,9 @@ def by_hand(model: ViT, image: Tensor) -> tuple[Tensor, Tensor]:
             after.append(x + linear(f"{block}.feed.outer", inner))
         states = after
     last = [norm("norm", x) for x in states]
+    if config.pool == "attention":
+        weights = torch.stack([known["patch_pool.context"] @ x for x in last]).softmax(0)[None]
+        return linear("head", (weights[0, :, None] * torch.stack(last)).sum(0)), weights
     return linear("head", last[0] if config.pool == "class" else torch.stack(last).mean(0)), weights
 
 
@@ -107,7 +111,8 @@ def by_hand(model: ViT, image: Tensor) -> tuple[Tensor, Tensor]:
 def test_logits_and_weights_are_those_of_the_paper(variant: str) -> None:
     model = build(variant).double()
     images = some_images().double()
-    assert model.alignment == f"blocks.{model.config.layers - 1}.attend"
+    last = f"blocks.{model.config.layers - 1}.attend"
+    assert model.alignment == ("patch_pool.attend" if variant == "attention" else last)
     with trace(model, model.alignment) as seen:
         logits = model(images)
     for number, image in enumerate(images):
@@ -124,7 +129,29 @@ def test_patches_are_a_convolution() -> None:
     torch.testing.assert_close(patches(images), wanted)
 
 
-@pytest.mark.parametrize("pool", ["class", "mean"])
+@pytest.mark.parametrize("patch", [2, 4, 8])
+@torch.no_grad()
+def test_a_stem_of_convolutions_halves_the_sides(patch: int) -> None:
+    """Convolution, ReLU and pooling by hand; each place has seen beyond its own patch."""
+    model = build(stem="convolutions", patch_size=patch, image_size=2 * patch, image_width=3 * patch)
+    images = torch.randn(2, CHANNELS, 2 * patch, 3 * patch)
+    x, weights = images, [value for name, value in model.named_parameters() if name.startswith("patches")]
+    assert [tuple(weight.shape[:2]) for weight in weights] == {
+        2: [(DIM, CHANNELS)],
+        4: [(64, CHANNELS), (DIM, 64)],
+        8: [(64, CHANNELS), (64, 64), (DIM, 64)],
+    }[patch]
+    for weight in weights:
+        seen = F.pad(F.conv2d(F.pad(x, (1, 1, 1, 1)), weight).relu(), (1, 1, 1, 1))
+        x = seen.unfold(2, 3, 2).unfold(3, 3, 2).amax((-1, -2))
+    torch.testing.assert_close(model.patches(images), x.flatten(2).transpose(1, 2))
+    assert model.grid(images) == (ROWS, COLUMNS)
+    moved = images.clone()
+    moved[:, :, 0, patch] += 10  # the first pixel of the second patch
+    assert not model.patches(moved)[:, 0].equal(model.patches(images)[:, 0])
+
+
+@pytest.mark.parametrize("pool", ["class", "mean", "attention"])
 @torch.no_grad()
 def test_states_have_one_place_a_patch(pool: str) -> None:
     model, extra = build(pool=pool), int(pool == "class")
@@ -135,7 +162,7 @@ def test_states_have_one_place_a_patch(pool: str) -> None:
         assert model(images).shape == (3, len(LABELS))
 
 
-@pytest.mark.parametrize("pool", ["class", "mean"])
+@pytest.mark.parametrize("pool", ["class", "mean", "attention"])
 @torch.no_grad()
 def test_every_block_shows_where_it_looks(pool: str) -> None:
     model, images = build(pool=pool), some_images(rows=3, columns=4)
@@ -280,7 +307,8 @@ def test_images_that_do_not_fit_are_refused() -> None:
         ({"heads": 4}, "got dim 6 and 4 heads"),
         ({"activation": "maxout"}, "activation must be one of 'relu', .*, got 'maxout'"),
         ({"eps": 0.0}, r"eps must lie in \(0, 1\)"),
-        ({"pool": "max"}, "pool must be one of 'class', 'mean', got 'max'"),
+        ({"pool": "max"}, "pool must be one of 'class', 'mean', 'attention', got 'max'"),
+        ({"stem": "convolutions"}, "stem = convolutions needs a patch_size of 2, 4, 8, .*; got 3"),
         (
             {"image_size": 3 * 5000, "image_width": 3 * 5000},
             "an image has at most 16,777,216 patches.* got image_size 15000",

@@ -368,6 +368,23 @@ def test_every_head_of_the_sites_that_are_named(eyes: Recogniser) -> None:
         answer.overlay("decoder.*")
 
 
+def test_an_overlay_of_an_answer_that_reads_the_patches_by_weights() -> None:
+    eyes = Recogniser(model(pool="attention"), PIXELS)
+    one = picture(40, 50)
+    with torch.no_grad(), trace(eyes.model, "*") as seen:
+        eyes.model(eyes.read([one]))
+    reads = seen["patch_pool.attend"][0, 0].numpy()
+    panels = eyes.recognise(one).overlay().panels
+    assert list(panels) == ["rollout", "patch_pool.attend"]
+    assert panels["patch_pool.attend"] == pytest.approx(reads.reshape(3, 4), abs=1e-6)
+    wanted = patch_map(rollout(looks(eyes, one)), (3, 4), reads=reads)
+    assert panels["rollout"] == pytest.approx(wanted, abs=1e-5)
+    assert panels["rollout"].sum() == pytest.approx(1, abs=1e-5)
+    heads = eyes.recognise(one).overlay("blocks.0.*").panels
+    wanted = patch_map(looks(eyes, one)[0][1], (3, 4), reads=reads)
+    assert heads["blocks.0.attend, head 1"] == pytest.approx(wanted, abs=1e-5)
+
+
 @pytest.mark.parametrize("pool", ["class", "mean"])
 def test_who_looks_everywhere_alike_has_an_even_rollout(pool: str) -> None:
     even: Any = model(pool=pool)

@@ -1,4 +1,4 @@
-"""Settings of image augmentation: crops, flips, RandAugment, erasing, mixup, CutMix.
+"""Settings of image augmentation: crops, flips, RandAugment, erasing, Cutout, mixup, CutMix.
 
 `augment_ops.py` applies them. This file does not import torch, so that a recipe can be read without it."""
 
@@ -18,8 +18,8 @@ WIDEST = 4 / 3  # largest aspect ratio of a random resized crop
 @dataclass(frozen=True)
 class Augment:
     """Pad and crop, or a random resized crop if `scale` is above 0; horizontal flip; `num_ops` operations of
-    RandAugment (Cubuk 2020) with `magnitude` 0 to 30; random erasing (Zhong 2020); mixup (Zhang 2018) and CutMix
-    (Yun 2019), each for about half of the images if both are on."""
+    RandAugment (Cubuk 2020) with `magnitude` 0 to 30; random erasing (Zhong 2020); Cutout (DeVries & Taylor 2017);
+    mixup (Zhang 2018) and CutMix (Yun 2019), each for about half of the images if both are on."""
 
     crop: int = 4  # pixels of black padding on each side, from which an image of the old size is cropped
     scale: float = 0.0  # smallest share of the area in a random resized crop, e.g. 0.08; 0: none, `crop` instead
@@ -27,11 +27,12 @@ class Augment:
     num_ops: int = 0
     magnitude: float = 9.0
     erase_probability: float = 0.0  # of an image to have a rectangle erased
+    cutout: int = 0  # side in pixels of a square of each image that is covered; 0: none
     mixup: float = 0.0  # alpha of Beta(alpha, alpha); 0: none
     cutmix: float = 0.0  # the same for the share of the area that stays; 0: none
 
     def __post_init__(self) -> None:
-        for name in ("crop", "num_ops", "mixup", "cutmix"):
+        for name in ("crop", "num_ops", "cutout", "mixup", "cutmix"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be at least 0 and finite, got {getattr(self, name)}")
         for name, most in (("scale", 1.0), ("erase_probability", 1.0), ("magnitude", MAX_MAGNITUDE)):

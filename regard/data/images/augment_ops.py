@@ -33,6 +33,8 @@ def augment_images(
     images = images.float()
     if augment.erase_probability:
         images = erase(images, augment.erase_probability, generator)
+    if augment.cutout:
+        images = cut_out(images, augment.cutout, generator)
     if not (augment.mixup or augment.cutmix):
         return images, targets
     return mix(images, targets, generator, mixup=augment.mixup, cutmix=augment.cutmix)
@@ -94,12 +96,21 @@ def mix(
         cut = generator.random(count) < (0.5 if mixup else 1.0)
         sizes = np.array([[height], [width]])
         sides = np.sqrt(1 - generator.beta(cutmix, cutmix, count)) * sizes  # (2, B)
-        middles = generator.random((2, count)) * sizes
-        first, last = (np.clip(np.rint(middles + side / 2), 0, sizes) for side in (-sides, sides))
+        first, last = _around_any_place(sides, sizes, generator)
         share = np.where(cut, 1 - (last - first).prod(0) / (height * width), share)
         own = torch.where(_there(cut, images)[:, None, None], ~_boxes(images, first, last), own)
     images = torch.lerp(images[partner], images, own[..., None])
     return images, torch.lerp(targets[partner], targets, _there(share, images)[:, None])
+
+
+def _around_any_place(
+    sides: np.ndarray, sizes: np.ndarray, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where rectangles of these sides (2, B) begin and end, around any place of an image of `sizes` (2, 1), whose
+    edges cut them off."""
+    middles = generator.random(sides.shape) * sizes
+    first, last = (np.clip(np.rint(middles + side / 2), 0, sizes) for side in (-sides, sides))
+    return first, last
 
 
 def _boxes(images: Tensor, first: np.ndarray, last: np.ndarray) -> Tensor:
@@ -126,6 +137,14 @@ def erase(images: Tensor, probability: float, generator: np.random.Generator) ->
     last = np.where(generator.random(count) < probability, first + sides, first)  # else an empty rectangle
     colour = _there(generator.integers(256, size=(count, 1, 1, channels)), images).to(images.dtype)
     return torch.where(_boxes(images, first, last)[..., None], colour, images)
+
+
+def cut_out(images: Tensor, side: int, generator: np.random.Generator) -> Tensor:
+    """A square around any place of each image has the image's mean colour (DeVries & Taylor 2017: the mean of all
+    images'); at the edges it is cut off."""
+    count, height, width, _ = images.shape
+    first, last = _around_any_place(np.full((2, count), float(side)), np.array([[height], [width]]), generator)
+    return torch.where(_boxes(images, first, last)[..., None], images.mean((1, 2), keepdim=True), images)
 
 
 def distort(images: Tensor, share: float, generator: np.random.Generator) -> Tensor:

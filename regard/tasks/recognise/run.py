@@ -159,22 +159,24 @@ class Recogniser(ImageRun):
             raise NoAttention(f"{type(self.model).__name__} does not weigh places; its gates may be shown: gates()")
         names = sites_like(self.model, sites)
         model, images = need(self.model, protocols.PatchEncoder), self.read([image])
-        pool, grid = model.config.pool, model.grid(images)
-        with torch.inference_mode(), without_onednn(model), trace(model, *names) as seen:
-            model.tokens(images)
-        weights = {site: seen[site][0].float().cpu().numpy() for site in names}  # (H, T, T)
+        pooled = [model.alignment] if model.config.pool == "attention" else []
+        look = self.look_at if pooled else model.tokens
+        with torch.inference_mode(), without_onednn(model), trace(model, *names, *pooled) as seen:
+            look(images)
+        weights = {site: seen[site][0].float().cpu().numpy() for site in seen.sites}  # (H, T, T)
+        reads = None
+        for site in pooled:  # the answer reads the tokens as they are, by these weights
+            reads = weights[site][0]
+            weights[site] = np.eye(len(reads))[None]
+        patches = partial(patch_map, grid=model.grid(images), pool=model.config.pool, reads=reads)
         if sites:
             return {
-                f"{site}, head {number}": patch_map(head, grid, pool=pool)
-                for site, heads in weights.items()
-                for number, head in enumerate(heads)
+                f"{site}, head {number}": patches(head)
+                for site in names
+                for number, head in enumerate(weights[site])
             }
         last = names[-1]
-        rolled = rollout([weights[site] for site in names])
-        return {
-            "rollout": patch_map(rolled, grid, pool=pool),
-            last: patch_map(weights[last].mean(0), grid, pool=pool),
-        }
+        return {"rollout": patches(rollout(list(weights.values()))), last: patches(weights[last].mean(0))}
 
     def look_at(self, images: Tensor) -> Tensor:
         """Logits (B, classes) of images (B, C, H, W)."""

@@ -127,6 +127,7 @@ class AugmentedSplits(ImageSplits[T]):
     num_ops: int = 0  # augmentation: changes to each image by RandAugment (Cubuk 2020)
     magnitude: float = 9.0  # augmentation: how strong those changes are, 0 to 30
     erase_probability: float = 0.0  # augmentation: share of images of which a rectangle is erased (Zhong 2020)
+    cutout: int = 0  # augmentation: side in pixels of a square of each image that is covered (DeVries 2017); 0: off
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,6 +13,7 @@ from regard.data.images.augment_ops import (
     affine,
     augment_images,
     coarsen,
+    cut_out,
     distort,
     erase,
     mix,
@@ -214,7 +215,7 @@ def test_an_image_goes_the_same_way_alone_or_in_company():
         NONE,
         Augment(),
         Augment(scale=0.5),
-        Augment(num_ops=2, magnitude=30, erase_probability=0.5, mixup=0.4, cutmix=1.0),
+        Augment(num_ops=2, magnitude=30, erase_probability=0.5, cutout=5, mixup=0.4, cutmix=1.0),
     ],
     ids=["none", "crop and flip", "scale", "all"],
 )
@@ -312,6 +313,25 @@ def test_erasing_leaves_a_rectangle_of_one_colour(share):
             assert 0.01 < len(inside) / 600 < 0.36
 
 
+@pytest.mark.parametrize("side", [1, 6, 7])
+def test_cutout_covers_a_square_that_the_edges_cut_off(side):
+    count, height, width = 400, 12, 20
+    images = torch.rand(count, height, width, 3) * 255
+    changed = cut_out(images, side, np.random.default_rng(0))
+    covered = (changed != images).any(-1)  # (B, H, W)
+    whole = 0
+    for image, was, where in zip(changed, images, covered, strict=True):
+        rows, columns = where.any(1).nonzero().flatten(), where.any(0).nonzero().flatten()
+        down, across = rows[-1] - rows[0] + 1, columns[-1] - columns[0] + 1
+        assert down * across == where.sum()
+        assert max(down, across) <= side
+        assert down == side or rows[0] == 0 or rows[-1] == height - 1
+        whole += int(down == across == side)
+        torch.testing.assert_close(image[where], was.mean((0, 1)).expand(int(where.sum()), 3))
+    assert whole > count / 4
+    assert covered.any(0).float().mean() > 0.6  # anywhere
+
+
 def test_mixup_mixes_images_and_targets_alike():
     count = 500
     images = torch.arange(count).float().view(count, 1, 1, 1).expand(-1, 2, 2, 3)
@@ -361,6 +381,7 @@ def test_with_both_half_of_the_images_are_cut():
         ("num_ops", -1),
         ("magnitude", 31),
         ("erase_probability", 2),
+        ("cutout", -1),
         ("mixup", -1),
         ("mixup", math.inf),
         ("mixup", math.nan),
