@@ -12,8 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import pytest
 
 LARGE = (".safetensors", ".png")
 TOKEN = "hf_of_the_test"
@@ -58,6 +61,22 @@ def hub_server() -> Iterator[Hub]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def hub_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """The Hub of this process is that server, and its cache is below `home`."""
+    constants = pytest.importorskip("huggingface_hub.constants")
+    for name in ("HUGGINGFACE_HUB_CACHE", "HF_HUB_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HOME", str(home))
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)  # the server is on this machine
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_PROGRESS_BARS", True)
+    with hub_server() as served:
+        monkeypatch.setenv("HF_ENDPOINT", served.address)
+        yield served
 
 
 class Handler(BaseHTTPRequestHandler):

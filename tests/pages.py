@@ -100,6 +100,7 @@ SMALL = {  # the recipes that pages train by, with less to do
     "mine.toml": RECURRENT,
 }
 USUAL_PORT = ":8000"  # of `regard serve`
+HELPER = re.compile(r"--(background|status|stop)\b")  # of `regard serve`: not about a server
 SERVERS = []  # those that run
 SHIPPED = shipped()
 EVALUATED: dict[str, str] = {}  # what `regard evaluate` printed of a shipped run
@@ -133,7 +134,7 @@ def commands(block: Block) -> list[tuple[str, str]]:
         for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
             line, _, answer = part.partition("\n")
             found.append((line, answer))
-    return [(line, answer) for line, answer in found if re.match(r"(echo .* \| )?regard ", line)]
+    return [(line, answer) for line, answer in found if re.match(r"((echo|cat) .* \| )?regard ", line)]
 
 
 def shown_commands() -> list[tuple[str, str]]:
@@ -159,6 +160,9 @@ def write_files(here: Path) -> None:
         labels = ((source, "old" if target < "2000" else "new") for source, target in dates[split][:100])
         write_lines(here / name, (f"{source}\t{label}" for source, label in labels))
     write_lines(here / "reviews.csv", ["words,stars", *(f"{source},2" for source, _ in dates["train"][:60])])
+    for language, line in (("de", "Guten Morgen!"), ("en", "Good morning!")):
+        write_lines(here / f"test.{language}", [line])
+    write_lines(here / "long.txt", ["the cat sat on the mat where a dog ran over the hill"] * 20)
     write_lines(here / "words.tsv", ["May\tMai"])
     write_lines(here / "dates.txt", ["3 May 1979", "4 June 1980"])
     rows = [(row.context, row.text, row.answers[0]) for row in facts("train", 40)]
@@ -180,6 +184,7 @@ def write_files(here: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(drawn.read(number)).save(path)
     shutil.copy(path, here / "image.png")
+    Image.open(path).save(here / "photo.jpg")
     captions = [
         f"{file.relative_to(here)}\ta {file.parent.name}" for file in sorted((here / "images").rglob("*.png"))
     ]
@@ -196,6 +201,16 @@ def write_files(here: Path) -> None:
     for name, changes in SMALL.items():
         if not name.endswith(".toml"):  # those come from the pages
             (here / name).write_text(read(name, [*SHORT, *changes])[1])
+
+
+def write_foreign(here: Path) -> None:
+    """Folders of other libraries, and a run to be pushed."""
+    from wrapped_folders import make_folder
+
+    make_folder("llama", here / "llama-folder", num_hidden_layers=12, max_position_embeddings=512)
+    for name in ("roberta", "t5", "deit"):
+        make_folder(name, here / f"{name}-folder")
+    shutil.copytree(PLACE / "dates", here / "runs" / "mine")
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -369,6 +384,10 @@ def carry_out(text: str, monkeypatch, capsys) -> None:
             for line, value, shown in results(text.replace(USUAL_PORT, port), names):
                 assert agrees(value, shown), f"{line} is {value!r:.200}, and the page shows {shown}"
         for line, answer in commands(block):
+            if HELPER.search(line):
+                words = shlex.split(line, comments=True)[1:]
+                subprocess.run([sys.executable, "-m", "regard", *words], check=True, capture_output=True)
+                continue
             if line.startswith("regard serve"):
                 port = f":{serving(line.partition('#')[0].strip()).port}"
                 continue

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hub_server import TOKEN, Hub, hub_server
+from hub_server import Hub, hub_here
 
 import regard
 from regard.runs.shipped import SHIPPED
 
-constants = pytest.importorskip("huggingface_hub.constants")
+pytest.importorskip("huggingface_hub")
 # Said by what huggingface_hub uploads with, of its own call.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 FILES = {"README.md", "attention.png", "config.json", "examples.json", "log.jsonl", "model.safetensors"}
@@ -24,16 +24,8 @@ FILES |= {"recipe.toml", "tokenizer.json"}
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    for name in ("HUGGINGFACE_HUB_CACHE", "HF_HUB_CACHE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)  # the server is on this machine
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_PROGRESS_BARS", True)
-    with hub_server() as served:
-        monkeypatch.setenv("HF_ENDPOINT", served.address)
-        yield served
+    with hub_here(tmp_path / "home", monkeypatch) as hub:
+        yield hub
 
 
 @pytest.fixture
