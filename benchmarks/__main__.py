@@ -71,6 +71,7 @@ def options() -> argparse.ArgumentParser:
     )
     parser.add_argument("--device", help="cpu, cuda or cuda:1; the GPU if there is one")
     parser.add_argument("--seconds", type=float, help="that each contender is measured for (CPU 4, GPU 1)")
+    parser.add_argument("--threads", type=int, default=0, help="1: CPU time, for a machine that others use too")
     parser.add_argument("--json", metavar="FILE", help="write all numbers into FILE; - is stdout")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PATH", help=", ".join(PEERS))
     ways = Bench().ways
@@ -83,6 +84,7 @@ def settle(given: argparse.Namespace) -> None:
     bench.quick = given.quick
     longer = 1.0 if bench.gpu else 4.0
     bench.seconds = given.seconds if given.seconds is not None else 0.0 if bench.quick else longer
+    bench.threads = given.threads
     bench.peers = dict(map(peer, given.peer))
     bench.ways = tuple(given.ways.split(","))
     if odd := set(bench.ways) - set(Bench().ways):

@@ -44,6 +44,7 @@ class Bench:
     device: str = "cpu"
     quick: bool = False  # sizes that take seconds: to see that a row works
     seconds: float = 0.0  # that a contender is measured for
+    threads: int = 0  # 0: as many as a row takes
     peers: dict[str, Path] = field(default_factory=dict)  # by --peer NAME=PATH
     ways: tuple[str, ...] = ("eager", "captured", "compiled", "both")  # of training steps that are measured
     folder: Path = Path()  # a temporary one, of each row
@@ -126,7 +127,7 @@ def run(row: Row, say: Callable[[str], None], lines: list[Line], missing: dict[s
     """Adds the lines of a row, and who is missing and why. Lines are said as a Markdown table."""
     columns: list[str] = []
     before = torch.get_num_threads()
-    torch.set_num_threads(1 if bench.quick else row.threads)
+    torch.set_num_threads(threads_of(row))
     torch.manual_seed(0)
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -142,6 +143,10 @@ def run(row: Row, say: Callable[[str], None], lines: list[Line], missing: dict[s
                 clean()
     finally:
         torch.set_num_threads(before)
+
+
+def threads_of(row: Row) -> int:
+    return 1 if bench.quick else bench.threads or row.threads
 
 
 def measure(row: Row, case: Case, missing: dict[str, str]) -> list[Line]:
@@ -200,7 +205,7 @@ def reason_of(error: Exception) -> str:
 
 def timed(row: Row, call: Call, times: int = 1) -> tuple[float, Any]:
     """Seconds of a call, and its result."""
-    clock = time.perf_counter if bench.gpu or row.threads > 1 else time.process_time
+    clock = time.perf_counter if bench.gpu or threads_of(row) > 1 else time.process_time
     wait()
     start = clock()
     for _ in range(times):

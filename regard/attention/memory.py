@@ -109,7 +109,7 @@ class GrowingMemory:
             return GrowingMemory(*_joined(self.memory, new), size)
         keys, values, mask = self.keys, self.values, self.mask
         if size > keys.shape[-2]:
-            capacity = size + max(15, size // 4)
+            capacity = _room(size)
             keys, values = (_enlarged(x[..., : self.size, :], capacity) for x in (keys, values))
             mask = None if mask is None else _enlarged(mask[:, : self.size, None], capacity)[..., 0]
         if mask is None and new.mask is not None:
@@ -154,6 +154,16 @@ class GrowingMemory:
         memory = self.memory
         mask = None if memory.mask is None else change(memory.mask)
         return GrowingMemory(change(memory.keys), change(memory.values), mask, self.size)
+
+    def select(self, order: Tensor) -> GrowingMemory:
+        """Row i becomes row order[i]. Without gradients there is room for more places, so that the next one is
+        written without a second copy."""
+        if self.keys is None or torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return self.change_rows(lambda x: x.index_select(0, order))
+        memory, room = self.memory, _room(self.size)
+        keys, values = (_selected(x, order, room) for x in (memory.keys, memory.values))
+        mask = None if memory.mask is None else _selected(memory.mask[..., None], order, room)[..., 0]
+        return GrowingMemory(keys, values, mask, self.size)
 
     def join(self, other: GrowingMemory, rows: tuple[int, int]) -> GrowingMemory:
         """The rows of both, so many of each; the shorter past is padded on the left, as both end now."""
@@ -304,6 +314,18 @@ def _joined(first: Memory, second: Memory) -> tuple[Tensor, Tensor, Tensor | Non
         for part in (first, second)
     ]
     return keys, values, torch.cat(masks, 1)
+
+
+def _room(size: int) -> int:
+    """For so many places, and some more."""
+    return size + max(15, size // 4)
+
+
+def _selected(x: Tensor, order: Tensor, capacity: int) -> Tensor:
+    """The rows of x (N, .., K, D) in this order, in a buffer of more places."""
+    rows = x.new_empty(len(order), *x.shape[1:-2], capacity, x.shape[-1])
+    torch.index_select(x, 0, order, out=rows[..., : x.shape[-2], :])
+    return rows
 
 
 def _enlarged(x: Tensor, capacity: int) -> Tensor:

@@ -2,11 +2,13 @@
 
 Two Xeon cores, GPT-2's output layer (768 x 50,257) and 8 rows: 27 ms, packed 10 ms. Three rows or fewer are bound
 by reading the weights, and are multiplied by them as they are. The weights themselves stay where they are: a run
-that is read from a mapped file needs memory for the packed ones alone, and only for those that are used."""
+that is read from a mapped file needs memory for the packed ones alone, and only for those that are used. Models
+that are large for the machine are left as they are."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 from typing import Any
 
@@ -18,29 +20,39 @@ X86 = platform.machine().lower() in ("x86_64", "amd64")
 LARGE = 1 << 14  # weights of a product that is worth it
 FEW = 4  # rows, at least
 USUAL = 64  # rows that the packing is best for; any number may be multiplied by it
+SHARE = 8  # of the machine's memory packed weights may take one part in so many
 MAPPED, TRIMMED = -3, -1  # of glibc's mallopt: tensors above this size are mapped, memory above it is given back
 
 
-class PackedLinear(nn.Linear):
-    """A linear layer that multiplies by packed weights while no gradient is wanted; packed when it is first asked,
-    and again after the weights have changed."""
+class Packed:
+    """A weight as it is packed: when it is first multiplied, and again after it has changed. A copy is empty."""
 
-    packed: Any = None  # the weights when they were packed: (address, version), and for MKL
+    def __init__(self) -> None:
+        self.weight: Any = None  # its address and version when it was packed, and for MKL
 
-    def forward(self, x: Tensor) -> Tensor:
-        weight = self.weight
+    def __reduce__(self) -> Any:
+        return Packed, ()
+
+    def product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """F.linear(x, weight, bias)"""
         rows = x.numel() // weight.shape[1]
         if rows < FEW or torch.is_grad_enabled() or not may_pack(x, weight):
-            return F.linear(x, weight, self.bias)
+            return F.linear(x, weight, bias)
         key = weight.data_ptr(), weight._version
-        packed = self.packed
+        packed = self.weight
         if packed is None or packed[0] != key:
-            packed = self.packed = key, torch.ops.mkl._mkl_reorder_linear_weight(weight.detach(), USUAL)
-        y: Tensor = torch.ops.mkl._mkl_linear(x, packed[1], weight, self.bias, rows)
+            packed = self.weight = key, torch.ops.mkl._mkl_reorder_linear_weight(weight.detach(), USUAL)
+        y: Tensor = torch.ops.mkl._mkl_linear(x, packed[1], weight, bias, rows)
         return y
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "packed"}
+
+class PackedLinear(nn.Linear):
+    """A linear layer that multiplies by a packed weight while no gradient is wanted."""
+
+    packed: Packed
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.packed.product(x, self.weight, self.bias)
 
     def _get_name(self) -> str:
         return "Linear"
@@ -63,11 +75,18 @@ def pack_products(model: nn.Module) -> int:
     """Let the large products of a model be packed when they are asked, in place; how many there are."""
     if not X86 or not torch.backends.mkl.is_available() or not hasattr(torch.ops.mkl, "_mkl_linear"):
         return 0
-    keep_freed_memory()
-    large = [part for part in model.modules() if type(part) is nn.Linear and part.weight.numel() >= LARGE]
-    for part in large:
-        part.__class__ = PackedLinear
-    return len(large)
+    weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    if hasattr(os, "sysconf") and weights > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // SHARE:
+        return 0
+    count = 0
+    for part in model.modules():
+        if type(part) is nn.Linear and part.weight.numel() >= LARGE:
+            part.__class__ = PackedLinear
+            part.packed = Packed()  # type: ignore[assignment]
+            count += 1
+        elif hasattr(part, "pack_steps"):
+            count += part.pack_steps(LARGE)  # type: ignore[operator]
+    return count
 
 
 def keep_freed_memory() -> None:

@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.attention.record import record, tracing, watching
 from regard.base.dropout import Dropout, drop
+from regard.layers.packed import FEW, Packed
 from regard.layers.replay import must_not_sync
 from regard.layers.scan import scan_layer
 
@@ -481,6 +482,14 @@ class Stack(Layers):
         )
         self.between, self.weight_dropout = Dropout(dropout, shared=1 if locked else None), weight_dropout
         self.by_layer = locked or weight_dropout > 0  # in training
+        self.packed: list[tuple[Packed, Packed]] = []  # of each layer, for steps on the CPU
+
+    def pack_steps(self, least: int) -> int:
+        """Let its steps multiply by packed weights, where all have so many numbers; how many weights there are."""
+        layers = range(self.rnn.num_layers)
+        if min(weight.numel() for layer in layers for weight in self.weights(layer)[:2]) >= least:
+            self.packed = [(Packed(), Packed()) for _ in layers]
+        return 2 * len(self.packed)
 
     def begin(self, x: Tensor) -> CellState:
         """Zero states (N, layers, dim); rows come first, since decoding reorders them."""
@@ -506,7 +515,14 @@ class Stack(Layers):
         for layer in range(self.rnn.num_layers):
             weights = self.weights(layer)
             before = [part[:, layer] for part in state]
-            after = run(x, before, *weights) if self.kind == "lstm" else (run(x, before[0], *weights),)
+            if self.packed and len(x) >= FEW:
+                of_input, of_state = self.packed[layer]
+                ahead = of_input.product(x, weights[0], weights[2])
+                after = next_state(
+                    self.kind, ahead, of_state.product(before[0], weights[1], weights[3]), tuple(before)
+                )
+            else:
+                after = run(x, before, *weights) if self.kind == "lstm" else (run(x, before[0], *weights),)
             x = after[0]
             states.append(after)
         return x[:, None], by_layer(states)

@@ -17,17 +17,22 @@ from regard.base.short_repr import short_repr
 SOURCES = 16  # the size of a source's memory is padded to a multiple of this
 
 
-def each_tensor(change: Callable[[Tensor], Tensor], tree: Any) -> Any:
-    """Apply `change` to every tensor with rows in a tree of tuples and dataclasses. Scalars stay as they are."""
+def each_tensor(
+    change: Callable[[Tensor], Tensor],
+    tree: Any,
+    past: Callable[[GrowingMemory], GrowingMemory] | None = None,
+) -> Any:
+    """Apply `change` to every tensor with rows in a tree of tuples and dataclasses, and `past` to what grows, if
+    that has a way of its own. Scalars stay as they are."""
     if isinstance(tree, Tensor):
         return change(tree) if tree.dim() else tree
     if isinstance(tree, GrowingMemory):
-        return tree.change_rows(change)
+        return tree.change_rows(change) if past is None else past(tree)
     if isinstance(tree, tuple):
-        return tuple(each_tensor(change, part) for part in tree)
+        return tuple(each_tensor(change, part, past) for part in tree)
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         parts = {field.name: getattr(tree, field.name) for field in dataclasses.fields(tree)}
-        return dataclasses.replace(tree, **{name: each_tensor(change, part) for name, part in parts.items()})
+        return dataclasses.replace(tree, **{name: each_tensor(change, part, past) for name, part in parts.items()})
     return tree
 
 
@@ -207,7 +212,8 @@ class State:
 
     def reorder(self, beams: Tensor) -> State:
         """Row i continues row beams[i]; beams is (B * W,)."""
-        return State(self.memory, each_tensor(lambda x: x.index_select(0, beams), self.rows), self.width)
+        rows = each_tensor(lambda x: x.index_select(0, beams), self.rows, lambda past: past.select(beams))
+        return State(self.memory, rows, self.width)
 
     def drop(self, keep: Tensor) -> State:
         """Keep only the sentences in keep (B',), each with all its beams."""

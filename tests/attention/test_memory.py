@@ -190,6 +190,26 @@ def test_rows_of_a_past_are_chosen_without_its_spare_capacity():
     holds(past, parts)
     nothing = GrowingMemory()
     assert nothing.change_rows(lambda x: x[:1]) is nothing
+    assert nothing.select(order) is nothing
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_rows_of_a_past_are_reordered_with_room_for_the_next_place(masked, gradients):
+    mask = torch.tensor([[False, True, True], [True, True, True]])
+    keys, values = torch.randn(2, 4, 3, D), torch.randn(2, 4, 3, V)
+    past = GrowingMemory().append(Memory(keys, values, mask if masked else None))
+    order = torch.tensor([1, 1, 0])
+    with torch.set_grad_enabled(gradients):
+        moved = past.select(order)
+        assert torch.equal(moved.memory.keys, keys[order])
+        assert torch.equal(moved.memory.values, values[order])
+        assert moved.memory.mask is None if not masked else torch.equal(moved.memory.mask, mask[order])
+        more = Memory(torch.ones(3, 4, 1, D), torch.ones(3, 4, 1, V))
+        longer = moved.append(more)
+    assert (longer.keys.data_ptr() == moved.keys.data_ptr()) != gradients  # nothing was copied again
+    assert torch.equal(longer.memory.keys, torch.cat([keys[order], more.keys], 2))
+    assert torch.equal(past.memory.keys, keys)
 
 
 @torch.no_grad()

@@ -16,6 +16,7 @@ import regard
 from regard.base.tensors import checksum, named_tensors
 from regard.layers import packed
 from regard.layers.packed import FEW, PackedLinear, pack_products
+from regard.layers.recurrent import Stack
 
 pytestmark = pytest.mark.skipif(not packed.X86 or not torch.backends.mkl.is_available(), reason="x86 with MKL")
 
@@ -40,7 +41,7 @@ def test_any_number_of_rows_is_multiplied(rows: int, bias: bool) -> None:
     with torch.no_grad():
         for inputs in (torch.randn(rows, 40), torch.randn(40, rows).t(), torch.randn(2, rows, 40)):
             torch.testing.assert_close(part(inputs), F.linear(inputs, part.weight, part.bias))
-    assert (part.packed is None) == (2 * rows < FEW)
+    assert (part.packed.weight is None) == (2 * rows < FEW)
 
 
 def test_weights_that_change_are_packed_again() -> None:
@@ -73,6 +74,28 @@ def test_it_learns_and_is_copied_as_any_other() -> None:
         assert part(x).dtype == torch.bfloat16
 
 
+def test_a_model_that_is_large_for_the_machine_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "SHARE", 1 << 60)
+    assert pack_products(torch.nn.Linear(64, 64)) == 0
+
+
+@pytest.mark.parametrize("kind", ["rnn", "gru", "lstm"])
+@torch.no_grad()
+def test_steps_of_recurrent_layers_are_the_same(kind: str) -> None:
+    stack = Stack(kind, 12, 16, layers=2).eval()
+    x = torch.randn(FEW, 3, 12)
+    usual = [stack(x[:, :1], stack.begin(x))]
+    usual.append(stack(x[:, 1:2], usual[0][1]))
+    assert pack_products(stack) == 4
+    mine = [stack(x[:, :1], stack.begin(x))]
+    mine.append(stack(x[:, 1:2], mine[0][1]))
+    torch.testing.assert_close(mine, usual)
+    assert all(part.weight is not None for layer in stack.packed for part in layer)
+    few = stack(x[:2, :1], stack.begin(x[:2]))
+    torch.testing.assert_close(few[0], usual[0][0][:2])
+    torch.testing.assert_close(copy.deepcopy(stack)(x[:, :1], stack.begin(x)), usual[0])
+
+
 @pytest.mark.parametrize("name", ["transformer", "gpt2", "bahdanau", "rnnlm"])
 def test_a_model_keeps_its_weights(name: str) -> None:
     model = build(name).eval()
@@ -81,7 +104,7 @@ def test_a_model_keeps_its_weights(name: str) -> None:
     assert pack_products(model)
     with torch.no_grad():
         model.out(torch.randn(FEW, model.out.in_features))
-    assert model.out.packed is not None
+    assert model.out.packed.weight is not None
     assert checksum(named_tensors(model).items()) == before
     assert sum(part.weight is model.out.weight for part in model.modules() if hasattr(part, "weight")) == tied
 

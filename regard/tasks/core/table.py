@@ -80,15 +80,15 @@ def load(run: str | Path, device: str = "auto", *, engine: str = "torch", dtype:
     from torch import nn
 
     from regard.base.device import choose_device
+    from regard.layers.packed import keep_freed_memory, pack_products
     from regard.runs.folder import Folder
 
     check_engine(engine, dtype)
     plain = is_plain(engine, dtype)
     place = choose_device("cpu" if device == "auto" and not plain else device)
     opened = _opened(Folder(run), lambda folder: folder.model().to(place))
+    keep_freed_memory()
     if plain:
-        from regard.layers.packed import pack_products
-
         assert isinstance(opened.model, nn.Module)
         pack_products(opened.model)
     else:
