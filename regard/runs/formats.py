@@ -38,6 +38,12 @@ def _ctranslate2(what: Export, to: Path) -> None:
     export_ctranslate2(what.folder, to, what.artifacts, what.dtype, what.model)
 
 
+def _onnx(what: Export, to: Path) -> None:
+    from regard.runs.onnx_file import export_onnx
+
+    export_onnx(what.folder, to, what.artifacts, what.model)
+
+
 @dataclass(frozen=True)
 class Format:
     about: str
@@ -48,6 +54,7 @@ class Format:
 FORMATS = {
     "library": Format("transformers or timm", ("float32", "bfloat16", "float16"), _library),
     "ctranslate2": Format("CTranslate2", ("float32", "int8", "bfloat16", "float16"), _ctranslate2),
+    "onnx": Format("ONNX", ("float32",), _onnx),
 }
 
 

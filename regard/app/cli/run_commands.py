@@ -227,7 +227,7 @@ def export(
         ),
     ] = "library",
 ) -> None:
-    """Write a run as a folder of `transformers`, `timm` or CTranslate2, and check it by loading it back.
+    """Write a run as a folder of `transformers`, `timm`, CTranslate2 or ONNX, and check it by loading it back.
 
     Examples:
 
@@ -237,10 +237,13 @@ def export(
 
         regard export de-en --to de-en-int8 --format ctranslate2 --dtype int8
 
+        regard export reviews --to reviews-onnx --format onnx
+
     Runs of `gpt2`, `bert` and `vit` (with a class token) can be exported, those of `transformer` in Marian's form:
     post-norm, sinusoidal, with one vocabulary, and those of `senet` whose network `timm` has: resnet18 to
     resnet152, their SE, wide and ResNeXt kinds. CTranslate2 takes every `gpt2` and `bert`, and a `transformer` with
-    the paper's attention. Others are refused by name."""
+    the paper's attention. ONNX is for encoders and classifiers: `bert`, `vit`, `senet`, `pooling`, `han`. Others
+    are refused by name."""
     from regard.tasks.shared.export import export
 
     export(run, to, dtype, format)

@@ -56,7 +56,8 @@ class Run:
     @checked
     def export(self, folder: str | Path, *, dtype: str = "float32", format: str = "library") -> None:
         """Write a new folder of `transformers` or `timm` with the weights the run has now, as `regard export` does;
-        with `format` "ctranslate2" one of CTranslate2. `dtype`: float32, bfloat16, float16, and int8 there."""
+        with `format` "ctranslate2" one of CTranslate2, with "onnx" a graph for onnxruntime. `dtype`: float32,
+        bfloat16, float16, and int8 for CTranslate2; a graph has float32."""
         from regard.runs.formats import Export, export
 
         task, own = self._opened("export")

@@ -1,0 +1,71 @@
+"""`--format onnx`: onnxruntime gives the answers of the model, whatever the batch and the lengths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+import pytest
+import torch
+from small_models import LABELS, build
+
+from regard.errors import RunError
+from regard.runs import onnx_file
+from regard.runs.onnx_file import CLOSE, GRAPHS, Graph, check_graph
+
+SMALL: dict[str, tuple[str, dict[str, Any]]] = {
+    "states": ("bert", {"head": "none"}),
+    "masked and next": ("bert", {"head": "pretrain"}),
+    "next": ("bert", {"head": "next"}),
+    "spans": ("bert", {"head": "span", "segments": 2}),
+    "texts": ("bert", {"head": "classify", "labels": LABELS, "bigrams": 7, "segments": 1}),
+    "pooled": ("pooling", {"cell": "lstm", "bigrams": 7}),
+    "documents": ("han", {"bigrams": 7}),
+    "patches": ("vit", {}),
+    "states of patches": ("vit", {"labels": ()}),
+    "channels": ("senet", {}),
+}
+OUTPUTS = {
+    "states": ["last_hidden_state", "pooler_output"],
+    "masked and next": ["prediction_logits", "seq_relationship_logits"],
+    "spans": ["start_logits", "end_logits"],
+    "states of patches": ["last_hidden_state"],
+}
+
+
+def graph_of(name: str, **changes: Any) -> Graph:
+    model = build(name, **({} if name == "senet" else {"layers": 1}), **changes)
+    return GRAPHS[type(model)](model).eval()
+
+
+def write(graph: Graph, path: Path) -> None:
+    with onnx_file.quiet(), torch.no_grad():
+        onnx_file._write(graph, path)
+
+
+@pytest.mark.parametrize("case", SMALL)
+@torch.no_grad()
+def test_a_graph_answers_as_the_model(case: str, tmp_path: Path) -> None:
+    name, changes = SMALL[case]
+    graph, path = graph_of(name, **changes), tmp_path / "model.onnx"
+    write(graph, path)
+    session = onnxruntime.InferenceSession(path)
+    assert [each.name for each in session.get_outputs()] == OUTPUTS.get(case, ["logits"])
+    for each in session.get_inputs():
+        assert tuple(each.shape[: len(graph.axes[each.name])]) == graph.axes[each.name]
+    for rows, length in ((1, 1), (1, 4), (2, 2), (9, 12)):
+        given = graph.example(rows, length)
+        answers = graph(**given)
+        wanted = [answers] if isinstance(answers, torch.Tensor) else answers
+        found = session.run(None, {name: tensor.numpy() for name, tensor in given.items()})
+        for ours, theirs in zip(wanted, map(torch.tensor, found), strict=True):
+            mask = given.get("attention_mask")
+            if mask is not None and ours.shape[:2] == mask.shape:  # of padding nothing is said
+                ours, theirs = ours[mask != 0], theirs[mask != 0]
+            torch.testing.assert_close(theirs, ours, atol=CLOSE, rtol=CLOSE)
+    check_graph(graph, path)
+    last = [parameter for parameter in graph.parameters() if parameter.dim() == 1][-1]
+    last.add_(0.01)
+    with pytest.raises(RunError, match="is not that of the model; nothing was written"):
+        check_graph(graph, path)
