@@ -52,7 +52,7 @@ class ViTConfig:
     image_size: int = setting(224, at_least=1)  # height of the training images
     image_width: int = setting(0, at_least=0)  # width of the training images; 0: the same as the height
     patch_size: int = setting(16, at_least=1)  # height and width of a patch in pixels
-    # what becomes of a patch: one product (patches), or convolutions that see beyond it, each halving the sides
+    # what becomes of a patch: one product (patches), or convolutions that look beyond it, each halving the sides
     stem: str = setting("patches", choices=STEMS, later=True)
     channels: int = setting(3, at_least=1)  # 3: colour, 1: grey
     dim: int = setting(768, at_least=1)  # width of the model

@@ -49,7 +49,15 @@ def models(
         print(json.dumps([each.to_dict() for each in systems().values()]))
     else:
         recipes = Column("recipes", no_wrap=True)  # else long names would be cut
-        table = Table("system", "paper", recipes, "shipped runs", box=None, pad_edge=False, padding=(0, 2, 1, 0))
+        table = Table(
+            Column("system", no_wrap=True),
+            "paper",
+            recipes,
+            "shipped runs",
+            box=None,
+            pad_edge=False,
+            padding=(0, 2, 1, 0),
+        )
         for each in systems().values():
             table.add_row(each.name, each.paper, "\n".join(each.recipes), "\n".join(each.shipped))
         Console().print(table)
