@@ -54,7 +54,7 @@ from regard.runs.weights import (
     stored_numbers,
 )
 from regard.wrapped.base import WrappedConfig
-from regard.wrapped.opening import MISSING, Wrapping, is_wrapped, may_be_wrapped, read_wrapped
+from regard.wrapped.opening import Wrapping, is_wrapped, read_wrapped, why_not_wrapped
 
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"  # the second with two vocabularies only
 RECIPE = "recipe.toml"
@@ -280,7 +280,7 @@ def read_settings(contents: Contents) -> ModelSettings:
         )
     name = kind.removeprefix(TYPE)
     if name not in MODELS or name == kind:
-        more = f"; for other models of transformers: {MISSING}" if may_be_wrapped(contents) else ""
+        more = why_not_wrapped(contents)
         raise RunError(f"{path} asks for {kind!r:.80}; this version opens {supported}{more}")
     return ModelSettings(name, _own_config(path, contents.config, name))
 

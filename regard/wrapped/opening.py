@@ -31,7 +31,13 @@ from regard.wrapped.seq2seq import WrappedTranslator
 MOST_LAYERS, MOST = 1000, 1 << 24  # no real model has more
 MISSING = "pip install 'regard[transformers]'"
 # In config.json: what would run other code, or compute something else than the weights say.
-REFUSED = ("quantization_config", "compression_config", "adapter_config", "transformers_weights")
+REFUSED = (
+    "trust_remote_code",
+    "quantization_config",
+    "compression_config",
+    "adapter_config",
+    "transformers_weights",
+)
 LENGTHS = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "seq_length")
 
 
@@ -153,10 +159,15 @@ def is_wrapped(contents: Contents) -> bool:
     return library is not None and kind in library.CONFIG_MAPPING
 
 
-def may_be_wrapped(contents: Contents) -> bool:
-    """Whether a folder looks like one of transformers, which is not installed."""
+def why_not_wrapped(contents: Contents) -> str:
+    """What to add to the message that a folder cannot be opened: transformers may be missing, or the folder may ask
+    for code of its own."""
     config = contents.config
-    return _library() is None and isinstance(config.get("model_type"), str) and "architectures" in config
+    if config.get("auto_map"):
+        return "; it names code of its own (auto_map), which is never run here"
+    if _library() is None and isinstance(config.get("model_type"), str) and "architectures" in config:
+        return f". Other models of transformers open with the extra `transformers`: {MISSING}"
+    return ""
 
 
 def read_wrapped(contents: Contents) -> tuple[Wrapping, WrappedConfig]:
@@ -179,7 +190,7 @@ def _class_of(contents: Contents) -> tuple[Kind, Theirs]:
     table = _checked(contents)
     with _told_by_transformers(contents.path):
         config = library.CONFIG_MAPPING[table["model_type"]].from_dict(table)
-        kind, found = _by_architecture(library, table, config)
+        kind, found = _by_architecture(library, contents, config)
     if found is None:
         raise RunError(f"{path}: transformers has no model of {table['model_type']!r:.80} that can be asked here")
     own = getattr(found, "config_class", None)
@@ -190,11 +201,15 @@ def _class_of(contents: Contents) -> tuple[Kind, Theirs]:
     return kind, Theirs(found, config, "sdpa" if fused else "eager")
 
 
-def _by_architecture(library: Any, table: Json, config: Any) -> tuple[Kind, Any]:
+def _by_architecture(library: Any, contents: Contents, config: Any) -> tuple[Kind, Any]:
     """The class that config.json names, if transformers has it in one of its tables; else the usual one."""
-    heads = table.get("architectures")
+    heads = contents.config.get("architectures")
     wanted = heads[0] if isinstance(heads, list) and heads and isinstance(heads[0], str) else ""
     wanted = PARTS.get(wanted, wanted)
+    if wanted and not hasattr(library, wanted):
+        own = "; the code that auto_map names is not run" if contents.config.get("auto_map") else ""
+        path = contents.path / "config.json"
+        raise RunError(f"{path} asks for {wanted!r:.80}, and transformers has no such class{own}")
     for name, kind in KINDS.items():
         mapping = getattr(library, name)
         if type(config) in mapping:

@@ -53,7 +53,7 @@ def test_a_translator_is_looked_at_with_a_target_or_what_it_makes(call: Any) -> 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["shapes", "a"], "is not looked at while it reads a text; `regard recognise RUN"),
+        (["bandits", "a"], "is not looked at while it reads a text; `regard play RUN"),
         (["shakespeare", " "], "the text is empty"),
         (["shakespeare", "a", "--rows", "3"], "--rows must be the first and the last one, as in 0-49, got '3'"),
         (["shakespeare", "abc", "--head", "99"], "has heads 0 to"),

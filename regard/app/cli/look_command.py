@@ -14,7 +14,7 @@ from regard.base.overwriting import refuse_overwriting
 from regard.errors import BadInput
 
 if TYPE_CHECKING:
-    from regard.show import Heads
+    from regard.show import Heads, Overlay
 
 TOP = 3
 
@@ -25,7 +25,8 @@ def look(
         str,
         typer.Argument(
             metavar="TEXT",
-            help="What is read. Of a translator SOURCE TAB TARGET, or the source alone; - reads stdin.",
+            help="What is read. Of a translator SOURCE TAB TARGET, or the source alone; - reads stdin. Of a "
+            "classifier of images the name of a file.",
         ),
     ],
     show: Show = None,
@@ -51,11 +52,14 @@ def look(
 
         regard look sentences-bert "The cat is on the mat." --sites "blocks.0.*" --show heads.html
 
+        regard look shapes photo.png --show where.png
+
         regard look llama-folder - --sites blocks.11.attend --head 3 --rows 0-200 < long.txt
 
     A line for each token: the token, then what it looked at most with the weight, of the mean of all heads at the
     last of the sites, or of one head. Of a long text (some thousand tokens) one site with one head, or some rows,
-    is looked at; then it is drawn in the model's own pieces of words."""
+    is looked at; then it is drawn in the model's own pieces of words. Of an image, a line for each map: its name,
+    and the patches with most weight."""
     from regard.runs.folder import own_files
     from regard.tasks.core.table import load
     from regard.tasks.shared.looking import Part, wanted_part
@@ -66,10 +70,14 @@ def look(
     opened = load(run)
     assert opened.folder is not None
     refuse_overwriting(own_files(opened.folder.path), [*answer_files(None), *picture_files(show, 1)])
-    named = tuple(sites or ([] if show else [opened.model.alignment]))
+    reads_words = opened.task is None or opened.task.in_words
+    if not reads_words and (head is not None or chosen):
+        raise BadInput("--head and --rows are of texts; of an image name its heads by --sites")
+    named = tuple(sites or ([] if show or not reads_words else [opened.model.alignment]))
     with wanted_part(Part(head, chosen)):
         picture = opened.look_over(text, named).part(head=head, rows=chosen)
-    for line in told(picture.pieces if pieces else picture, head, top, as_json):
+    shown = picture.pieces if pieces else picture
+    for line in told(shown, head, top, as_json) if reads_words else told_of_patches(shown, top, as_json):
         print(line)
     if show:
         whole = picture.pieces if pieces else picture
@@ -102,3 +110,21 @@ def told(picture: Heads, head: int | None, top: int, as_json: bool) -> list[str]
         rows = [{"token": name, "looks": looks} for name, looks in found]
         return [json.dumps({"site": site, "head": head, "rows": rows}, ensure_ascii=False)]
     return ["\t".join([name, *(f"{one['token']} {one['weight']:.3f}" for one in looks)]) for name, looks in found]
+
+
+def told_of_patches(picture: Overlay, top: int, as_json: bool) -> list[str]:
+    """The patches of an image with most weight, in each map."""
+    import numpy as np
+
+    found: list[tuple[str, list[dict[str, Any]]]] = []
+    for name, weights in picture.panels.items():
+        places = np.argsort(-weights, None, kind="stable")[:top]
+        rows, columns = np.unravel_index(places, weights.shape)
+        looks = zip(rows.tolist(), columns.tolist(), weights[rows, columns].tolist(), strict=True)
+        found.append((name, [{"row": row, "column": column, "weight": round(x, 6)} for row, column, x in looks]))
+    if as_json:
+        return [json.dumps({"maps": [{"map": name, "looks": looks} for name, looks in found]}, ensure_ascii=False)]
+    return [
+        "\t".join([name, *(f"row {one['row']}, column {one['column']} {one['weight']:.3f}" for one in looks)])
+        for name, looks in found
+    ]

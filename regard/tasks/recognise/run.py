@@ -178,6 +178,10 @@ class Recogniser(ImageRun):
         last = names[-1]
         return {"rollout": patches(rollout(list(weights.values()))), last: patches(weights[last].mean(0))}
 
+    def look_over(self, text: str, sites: Sequence[str] = ()) -> Overlay:
+        """Of an image, by the name of its file: where the model looks, as `recognise(image).overlay(*sites)`."""
+        return self.recognise(text).overlay(*sites)
+
     def look_at(self, images: Tensor) -> Tensor:
         """Logits (B, classes) of images (B, C, H, W)."""
         return self.model.class_logits(AskedImages(images))
