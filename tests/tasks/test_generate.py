@@ -404,7 +404,7 @@ def test_of_lstmn_each_word_that_was_read_looks_back(lstmn: LanguageModel, tmp_p
     np.testing.assert_allclose(one.attention.weights.sum(1), [0] + [1] * (len(ids) - 1), atol=1e-5)
     assert not np.triu(one.attention.weights).any(), "only words before it are looked at"
     assert list(one.heads().panels) == ["layers.0.attend", "layers.1.attend"]
-    assert list(one.gates().panels)[:3] == [f"layers.0.cell {gate}" for gate in gates_of("lstm")]
+    assert list(one.gates().panels)[:3] == [f"layers.0.cell, {gate}" for gate in gates_of("lstm")]
     for name in ("look.svg", "look.html"):
         one.attention.save(tmp_path / name)
 
@@ -430,7 +430,7 @@ def test_rnnlm_looks_at_nothing(rnnlm: LanguageModel) -> None:
 def test_rnnlms_gates_over_all_that_was_read(rnnlm: LanguageModel, gpt2: LanguageModel) -> None:
     one = rnnlm.generate("How now", GREEDY)
     found = one.gates(units=3)
-    assert list(found.panels) == [f"stack.l{layer} {gate}" for layer in (0, 1) for gate in gates_of("lstm")]
+    assert list(found.panels) == [f"stack.l{layer}, {gate}" for layer in (0, 1) for gate in gates_of("lstm")]
     ids = [*rnnlm.read("How now"), *written(rnnlm, "How now", GREEDY)][:-1]
     assert "".join(found.tokens("stack.l0, input")[1]) == "".join(rnnlm.tokenizer.tokens(ids))
     with torch.inference_mode(), trace(rnnlm.model, "stack.l1") as seen:
@@ -439,7 +439,7 @@ def test_rnnlms_gates_over_all_that_was_read(rnnlm: LanguageModel, gpt2: Languag
     np.testing.assert_allclose(found.panels["stack.l1, forget"][0, 0], mean, atol=1e-6)
     picture = one.picture(["stack.l1"])
     assert picture is not None
-    assert "stack.l1, forget" in picture.svg()
+    assert "gates of layer 2, forget" in picture.svg()
     with pytest.raises(NoAttention, match="this model has no gates: only GRU and LSTM cells do"):
         gpt2.generate("How now", GREEDY).gates()
 

@@ -193,7 +193,7 @@ def alone(lexicon: Any) -> dict[str, str]:
     draw = random.Random(7)
     lengths = [*draw.choices([1, 2, 5, 11], k=54), 0, 0]
     texts = [" ".join(draw.choices([*KNOWN, "Xyzzy"], k=length)) or draw.choice(["", " \t"]) for length in lengths]
-    return {text: lexicon.translator.translate(text).text for text in texts}
+    return {text: lexicon.translator.translate([text])[0].text for text in texts}
 
 
 @pytest.mark.parametrize("batch", [1, 3, 7, 64])
