@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from regard.base.cache_place import cache_folder
 from regard.base.files import explain_os_errors
 from regard.base.memory_rows import MemoryRows
 from regard.base.zip_files import explain_zip_errors
@@ -94,9 +95,10 @@ def _of_file(path: Path, *, whole: bool) -> str:
 
 
 def known_as(path: Path) -> str:
-    """The name of a file in a record: below $REGARD_DATA without that folder, which may be elsewhere next time."""
-    root = os.environ.get("REGARD_DATA")
-    return str(path.relative_to(root) if root and path.is_relative_to(root) else path)
+    """The name of a file in a record: below $REGARD_DATA or in the cache, without that folder, which may be
+    elsewhere next time."""
+    roots = (os.environ.get("REGARD_DATA"), cache_folder())
+    return str(next((path.relative_to(root) for root in roots if root and path.is_relative_to(root)), path))
 
 
 def differences(then: Mapping[str, Digest], now: Mapping[str, Digest]) -> list[str]:

@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from regard.base.hf_datasets import dataset_file, is_dataset
 from regard.base.memory_rows import AGAIN, NAME
 from regard.base.names import check_name
 from regard.base.patterns import is_pattern, match_files
@@ -43,8 +44,11 @@ DRAFT = ".tmp-"  # names of incomplete files and folders begin with this
 
 
 def find_data(name: str) -> Path:
-    """A file by its path from here, else under the folder named by $REGARD_DATA."""
+    """A file by its path from here, else under the folder named by $REGARD_DATA; of a dataset, hf://dataset:split,
+    the file that its rows are written to."""
     check_name(name)
+    if is_dataset(name):
+        return dataset_file(name)
     if Path(name).exists():
         return Path(name)
     if name == NAME:

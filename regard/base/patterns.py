@@ -22,7 +22,9 @@ COLUMNED = ("csv", "jsonl", "parquet")  # forms whose columns have names
 
 
 def form_by_name(path: Path) -> str:
-    """The form of a file, whether compressed or not; "" for none of FORMS."""
+    """The form of a file, whether compressed or not; "" for none of FORMS. Datasets are written as parquet."""
+    if path.parts[:1] == ("hf:",):
+        return "parquet"
     name = path.stem if path.suffix.lower() in COMPRESSED else path.name
     return FORMS.get(Path(name).suffix.lower(), "")
 

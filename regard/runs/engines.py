@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.base.cache_place import cache_folder
 from regard.base.files import drafted_folder
 from regard.base.tensors import checksums, named_tensors
 from regard.data.artifacts import Artifacts
-from regard.data.shards.cache import cache_folder
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import BadInput, RunError
 from regard.foreign import ctranslate2_files

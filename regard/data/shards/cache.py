@@ -27,6 +27,7 @@ from typing import Any
 import tokenizers
 from filelock import FileLock, Timeout
 
+from regard.base.cache_place import PLACE, cache_folder
 from regard.base.digests import sha256_of_files
 from regard.base.files import DRAFT, draft_of, write_file
 from regard.base.patterns import COMPRESSED, form_by_name
@@ -37,7 +38,6 @@ from regard.data.shards.tokenise import tokenise
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError
 
-PLACE = "REGARD_CACHE"
 MOST = 32  # processes that tokenise
 SMALL = 1 << 20  # bytes of files that are not worth a second process
 QUIET = 25.0  # seconds without a line about how far it is
@@ -52,13 +52,6 @@ class Kept:
     kind: str
     options: Mapping[str, Any]
     tokenizers: Sequence[Tokenizer]
-
-
-def cache_folder() -> Path:
-    """$REGARD_CACHE, else regard in $XDG_CACHE_HOME or ~/.cache."""
-    if place := os.environ.get(PLACE):
-        return Path(place)
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "regard").expanduser()
 
 
 def kept_shards(groups: Sequence[Sequence[Path]], kept: Kept, say: Say) -> list[Shard]:

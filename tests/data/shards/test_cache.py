@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from regard.base.cache_place import cache_folder
 from regard.data.shards import cache
-from regard.data.shards.cache import Kept, cache_folder, kept_shards
+from regard.data.shards.cache import Kept, kept_shards
 from regard.data.shards.reading import RunningText, ShardRows
 from regard.data.shards.token_files import INDEX, Shard
 from regard.data.text.tokenizer import Tokenizer
