@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from expected import expect
+from expected import expect, place
 
 Visit = Callable[..., Any]
 
@@ -68,6 +68,29 @@ def test_a_page_saves_itself(visit: Visit, new_page: Callable[..., Any], tmp_pat
     expect(saved.locator("textarea").first).to_have_value("Wo ist er?")
     saved.locator(".panel-tools select").select_option("decoder.1.cross")
     saved.wait_for_selector(".regard-heads canvas")
+
+
+def test_a_page_saves_itself_with_the_weight_that_is_open(
+    visit: Visit, new_page: Callable[..., Any], tmp_path: Path
+) -> None:
+    page = visit(".cell table", model="dates", text="3 May 1979", fresh=True)
+    page.locator(".panel .scroll").first.focus()
+    for key in ("ArrowDown", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    expect(page.locator(".cell h3")).to_have_text("How 1 came to look at 3", use_inner_text=True)
+    with page.expect_download() as found:
+        page.click(".menu summary")
+        page.click(".menu button:has-text('This page')")
+    found.value.save_as(tmp_path / "page.html")
+    saved = new_page()
+    saved.goto((tmp_path / "page.html").as_uri())
+    expect(saved.locator(".cell h3")).to_have_text("How 1 came to look at 3", use_inner_text=True)
+    before = saved.locator(".cell .result").inner_text()
+    saved.get_by_role("slider", name="temperature").fill("3")
+    expect(saved.locator(".cell .result")).not_to_have_text(before, use_inner_text=True)
+    box = place(saved.locator(".panel .cells"))
+    saved.locator(".panel .cells").click(position={"x": box["width"] - 5, "y": 5})
+    expect(saved.locator(".cell")).to_contain_text("weights that were open")
 
 
 def test_a_comparison_saves_itself(visit: Visit, new_page: Callable[..., Any], tmp_path: Path) -> None:

@@ -227,9 +227,28 @@ def test_a_step_says_which_place_it_shows(visit: Visit) -> None:
     page = visit(None, model="de-en", text="Wo ist der Bahnhof?", steps="", site="*")
     expect(page.locator(".step-view")).to_contain_text("looking at the source · decoder.1.cross, not all")
     page = visit(None, model="de-en", text="Wo ist der Bahnhof?", steps="", site="decoder.0.cross")
-    shown = page.locator(".step-view").get_by_title("decoder.0.cross")
-    expect(shown).to_have_text("first layer of the decoder, looking at the source, mean of 4 heads")
+    shown = page.locator(".step-view .regard h3")
+    expect(shown).to_have_text(
+        "first layer of the decoder, looking at the source, mean of 4 heads · decoder.0.cross"
+    )
     expect(page.locator(".step-view")).not_to_contain_text("not all")
+
+
+def test_a_step_that_could_not_be_had_is_not_counted(cable: Any, page: Any) -> None:
+    page.clock.install()
+    page.goto(f"http://127.0.0.1:{cable.port}/#model=dates&steps=")
+    page.wait_for_selector(".candidates li")
+    cable.cut()
+    page.click("text=Forward →")
+    expect(page.locator("#notice")).to_contain_text("The server does not answer")
+    for _ in range(8):
+        page.clock.run_for(5_000)
+        page.wait_for_timeout(20)
+    expect(page.locator(".stepping .error")).to_contain_text("Is it still running?")
+    cable.mend()
+    page.click("text=Forward →")
+    expect(page.locator(".tokens button")).to_have_count(1)
+    page.troubles.clear()
 
 
 # ---- files

@@ -11,6 +11,8 @@ export class Failure extends Error {
 
 /** Whether this is a saved page, which answers from what it holds (kept.js). */
 export const isKept = Boolean(globalThis.regard);
+/** Whether a saved page holds any answer at an address, whatever was asked there. */
+export const isHeld = address => globalThis.regard.holds(address);
 const reach = isKept ? globalThis.regard.fetch : (path, settings) => fetch(path, settings);  // paths are beside the page's own
 const signIn = {ask: null, waiting: null, token: "", header: null};
 

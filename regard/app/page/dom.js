@@ -44,3 +44,8 @@ export function select(options, chosen, choose, attributes = {}) {
   }
   return made;
 }
+
+/** What the server says, which begins as a part of a line in a terminal. */
+export function asSentence(text) {
+  return `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+}

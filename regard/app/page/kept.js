@@ -1,6 +1,6 @@
 // A page without a server: it answers from what was kept when it was made. This script is no module: it runs before them.
 globalThis.regard = (() => {
-  const MISSING = "This page was saved and has no server behind it: it holds its examples, and where the models looked for them. "
+  const MISSING = "This page was saved and has no server behind it: it holds its examples, where the models looked for them, and weights that were open. "
     + "`regard serve` answers anything.";
   const own = JSON.parse(document.querySelector("#kept").textContent), known = new Map(), loading = new Map();
 
@@ -47,5 +47,11 @@ globalThis.regard = (() => {
 
   keep(own.answers);
   if (own.hash && !location.hash) history.replaceState(null, "", own.hash);
-  return {fetch: fetchKept, keep};
+  /** Whether it holds an answer at this address, whatever was asked. */
+  function holds(address) {
+    const {pathname} = new URL(address, "http://kept/");
+    return [...known.keys()].some(key => JSON.parse(key)[0] === pathname);
+  }
+
+  return {fetch: fetchKept, keep, holds};
 })();

@@ -1,6 +1,6 @@
 // A weight that was opened, beside the picture: how it came about.
-import {Failure, get, modelPath} from "./api.js";
-import {make} from "./dom.js";
+import {Failure, modelPath} from "./api.js";
+import {asSentence, make} from "./dom.js";
 import {viewOf} from "./look.js";
 
 const WIDE = 1200;  // pixels of a window in which the first weight opens by itself
@@ -11,7 +11,7 @@ function isWide() {
 }
 
 export class Opened {
-  /** `fetchCell(place)` asks for what a weight was made of; `hasRoom()`: whether there is room for one that nobody asked for. */
+  /** `fetchCell(place, first)` asks for what a weight was made of; `hasRoom()`: whether there is room for one that nobody asked for. */
   constructor(fetchCell, hasRoom) {
     Object.assign(this, {fetchCell, hasRoom});
     this.element = make("aside", {class: "regard cell", "aria-label": "How this weight came about", hidden: true});
@@ -26,22 +26,22 @@ export class Opened {
     const hasRoom = () => !first || (isWide() && this.hasRoom());
     if (!hasRoom()) return;
     try {
-      const [view, data] = await Promise.all([viewOf("cell"), "gate" in wanted ? null : this.fetchCell(wanted)]);
-      if (this.opening !== own || !hasRoom()) return;
+      const [view, data] = await Promise.all([viewOf("cell"), "gate" in wanted ? null : this.fetchCell(wanted, first)]);
+      if (this.opening !== own || !hasRoom() || !(data || "gate" in wanted)) return;
       this.shown?.close();
       this.isFirst = first;
       this.element.classList.toggle("unasked", first);
       this.element.hidden = false;
       const close = () => this.close();
       if (data) this.shown = view.showCell(this.element, data, {close, choose: of => this.open({...wanted, of})});
-      else this.shown = view.showGate(this.element, {gate: wanted.gate, row: wanted.names[0], column: wanted.names[1]}, {close});
+      else this.shown = view.showGate(this.element, {gate: wanted.gate, row: wanted.names[0], column: wanted.names[1], from: wanted.from}, {close});
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       if (this.opening !== own) return;
       this.close();
       if (first) return;
       this.element.hidden = false;
-      this.element.replaceChildren(make("p", {class: "aside", role: "status"}, error.message));
+      this.element.replaceChildren(make("p", {class: "aside", role: "status"}, asSentence(error.message)));
     }
     if (!first && this.opening === own) this.element.scrollIntoView({block: "nearest"});
   }
@@ -59,9 +59,12 @@ export class Opened {
   }
 }
 
-export function fetchCell(model, id, place) {
+/** The address of the weights of an answer, before what says which. */
+export const cellsOf = (model, id) => `${modelPath(model)}/answers/${encodeURIComponent(id)}/cell`;
+
+export function cellAddress(model, id, place) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(place))
     if (value !== null && value !== undefined && value !== "" && value !== false) query.set(name, value);
-  return get(`${modelPath(model)}/answers/${encodeURIComponent(id)}/cell?${query}`);
+  return `${cellsOf(model, id)}?${query}`;
 }

@@ -1,11 +1,11 @@
 // One model's side of the page: its answer, where it looked for it, and its decoding step by step.
-import {Failure, events, get, isKept, modelPath, post} from "./api.js";
+import {Failure, events, get, isHeld, isKept, modelPath, post} from "./api.js";
 import {showAnswer, textOf} from "./answer.js";
 import {textInput} from "./ask.js";
 import {systemOf} from "./choose.js";
-import {button, make, newId, select} from "./dom.js";
+import {asSentence, button, make, newId, select} from "./dom.js";
 import {keepMenu} from "./keep.js";
-import {Opened, fetchCell} from "./opened.js";
+import {Opened, cellAddress, cellsOf} from "./opened.js";
 import {EVERY, SIDE, TOO_MUCH, clear, draw, fetchLook, lookAddress, picture} from "./look.js";
 import {valueOf} from "./pairs.js";
 import {Stepping} from "./stepping.js";
@@ -29,9 +29,11 @@ export class Panel {
     this.out = make("div", {class: "answer", "aria-live": "polite", role: "region", tabindex: "-1"});
     this.tools = make("div", {class: "controls panel-tools"});
     this.look = make("div", {class: "regard"});
-    this.opened = new Opened(place => this.again(id => fetchCell(this.model.name, id, place)), () => this.page().panels.length < 2);
+    this.cells = new Map();  // the weights of this answer that were opened, by their addresses
+    this.opened = new Opened((place, first) => this.again(id => this.fetchCell(id, place, first)), () => this.page().panels.length < 2);
     this.steps = make("div", {class: "stepping", hidden: true});
     this.stepping = new Stepping(this.steps, () => this.stepQuestion(), tokens => {
+      if (!this.state.steps) return;  // attention is seen again meanwhile
       this.state.steps = tokens;
       this.changed(false);
     });
@@ -115,11 +117,11 @@ export class Panel {
   }
 
   showTools() {
-    const {said} = this, {sites, alignment} = this.model, named = kind => sites.filter(one => one.kind === kind)
+    const {said} = this, {sites} = this.model, named = kind => sites.filter(one => one.kind === kind)
       .map(one => [one.name, one.heads > 1 ? `${siteTitle(one.name, said)} (${one.heads} heads)` : siteTitle(one.name, said)]);
     const heads = sites.reduce((sum, one) => sum + one.heads, 0), parts = [];
     if (sites.length > 1 || heads > 1) {
-      const options = [["", alignment ? `${USUAL}: ${siteTitle(alignment, said)}` : USUAL],
+      const options = [["", USUAL],
         ...heads > 1 ? [[EVERY, `all ${heads} heads`]] : [],
         {name: "Attention", options: named("attention")}, {name: "Gates", options: named("gates")}];
       const id = newId("site");
@@ -188,6 +190,7 @@ export class Panel {
     for (const site of sites) await look({site});
     if (this.isWhole) await look({site: state.site, way: "map"});
     if (this.data?.side) await look({site: state.view.site, head: state.view.head});
+    found.push(...[...this.cells].map(([address, data]) => [address, null, data, 200]));
     return [...found, ...await this.stepping.entries()];
   }
 
@@ -226,6 +229,7 @@ export class Panel {
   /** The answer that is seen, whose files can be kept; null: there is none. */
   settle(answer) {
     this.answer = answer;
+    this.cells.clear();
     if (!answer) [this.data, this.looking, this.shownLook] = [null, null, null];
     this.keeping.hidden = !answer;
   }
@@ -335,6 +339,18 @@ export class Panel {
     this.drawn();
   }
 
+  /** How a weight came about; null: it opens by itself (`first`), and cannot. */
+  async fetchCell(id, place, first) {
+    const address = cellAddress(this.model.name, id, place), data = await get(first && !isKept ? `${address}&first=true` : address);
+    if (data) this.cells.set(address, data);
+    return data;
+  }
+
+  /** Whether weights can be opened: in a saved page, some that were open when it was saved. */
+  get canOpen() {
+    return !isKept || isHeld(cellsOf(this.model.name, this.answer.id));
+  }
+
   async showLook() {
     const {site} = this.state, own = this.looking = {};  // what is fetched later takes its place
     const whole = this.isWhole ? {way: "map"} : {};
@@ -347,7 +363,7 @@ export class Panel {
       this.seen = {site: found.site};
       this.opened.close();
       await draw(this.look, this.question().url ? {...found.data, title: "", caption: ""} : found.data, {  // a file's name, and the answer again
-        open: isKept || this.isWhole ? null : place => this.opened.open({site: found.site === EVERY ? "" : found.site, ...place}),
+        open: !this.canOpen || this.isWhole ? null : place => this.opened.open({site: found.site === EVERY ? "" : found.site, ...place}),
         part: wanted => part({site: found.site, ...wanted}),
         pointed: this.pointed,
         looked: look => {
@@ -367,7 +383,7 @@ export class Panel {
       if (this.looking !== own) return;
       if (!(error instanceof Failure)) throw error;
       this.data = null;
-      this.clearLook(make("p", {class: "aside"}, error.message));
+      this.clearLook(make("p", {class: "aside"}, asSentence(error.message)));
     } finally {
       if (this.looking === own) this.look.removeAttribute("aria-busy");
       this.drawn();

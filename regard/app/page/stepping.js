@@ -121,8 +121,9 @@ export class Stepping {
 
   async go(at) {
     if (at < 0 || at > this.path.length) return;
+    const before = this.at;
     this.at = at;
-    await this.show();
+    if (!await this.show()) this.at = before;  // else what is seen would lag behind
   }
 
   /** One token further: along the path, else the likeliest one. */
@@ -178,17 +179,20 @@ export class Stepping {
     if (this.writing === own) this.stop();
   }
 
+  /** What follows these tokens; false: it could not be had. */
   async show() {
     const {tokens} = this, own = this.showing = {};  // what is shown later takes its place
-    this.changed(tokens);
     try {
       const found = await this.ask(tokens);
-      if (this.showing !== own) return;
+      if (this.showing !== own) return true;
+      this.changed(tokens);
       this.said.classList.remove("error");
       this.fill(found);
     } catch (error) {
       this.fail(error, own);
+      return this.showing !== own;
     }
+    return true;
   }
 
   fill({written, text, candidates, look}) {

@@ -21,7 +21,7 @@ from regard.app.serve.asking import read_body, read_ticket
 from regard.app.serve.cells import read_cell
 from regard.app.serve.counters import Counters
 from regard.app.serve.differences import SECOND, asked, check_query, difference, read_side
-from regard.app.serve.forms import drawn
+from regard.app.serve.forms import drawn, said_of
 from regard.app.serve.guard import LOCAL, Guard
 from regard.app.serve.kept import kept_page
 from regard.app.serve.learn import Learn
@@ -138,7 +138,7 @@ class Api:
         wanted = read_look(served, request.query_params)
         picture = await unless_gone(request, self.shelf.call(served, wanted.of(answer, self.limits)))
         about = {"model": served.name, "site": request.query_params.get("site", "")}
-        said = {"input": answer.to_dict().get("input", ""), "answer": answer.line()} if wanted.form else {}
+        said = said_of(answer, picture) if wanted.form else {}
         return await asyncio.to_thread(drawn, picture, wanted, about, said)
 
     async def cell(self, request: Request) -> Response:

@@ -26,8 +26,12 @@ from regard.tasks.shared.reader_answers import BarsAndLooks
 if TYPE_CHECKING:
     from regard.attention.record import Trace
 
-KNOWN = ("site", "table", "head", "row", "column", "turned", "pieces", "of")
+KNOWN = ("site", "table", "head", "row", "column", "turned", "pieces", "of", "first")
+FLAGS = ("pieces", "turned", "first")
 CLOSE = 2e-3  # a picture's weights are rounded, and those of a batch may differ by more than those of one
+FAINT = (
+    0.1  # of looks whose largest weight is below this, weights must be as much closer: else others are like them
+)
 NOT_A_LOOK = (
     "this is not the look of one query: it was made of several. Choose a layer under Where, and open a weight there"
 )
@@ -35,7 +39,8 @@ NOT_A_LOOK = (
 
 @dataclass(frozen=True)
 class Cell:
-    """Which weight is opened. `row` None: the whole table is one look; `of`: another head than the one shown."""
+    """Which weight is opened. `row` None: the whole table is one look; `of`: another head than the one shown;
+    `first`: nobody asked for it, so one that cannot be opened is no mistake."""
 
     site: str
     table: str
@@ -45,16 +50,19 @@ class Cell:
     turned: bool
     pieces: bool
     of: int | None
+    first: bool
 
-    def opened(self, served: Served, answer: Answer, limits: Limits) -> Callable[[Run], dict[str, Any]]:
+    def opened(self, served: Served, answer: Answer, limits: Limits) -> Callable[[Run], dict[str, Any] | None]:
         """What to do in the model's thread."""
 
-        def work(run: Run) -> dict[str, Any]:
+        def work(run: Run) -> dict[str, Any] | None:
             shown = self.shown(answer)
             sites = [self.site] if self.site else self.likely(served)
             check_count(shown.weights.size * len(sites), limits.numbers)
             found = self.found(run, answer, sites, shown)
-            return self.data(run, answer, found, shown, limits)
+            if found is None and not self.first:
+                raise Refused(422, NOT_A_LOOK)
+            return found and self.data(run, answer, found, shown, limits)
 
         return work
 
@@ -78,7 +86,7 @@ class Cell:
         words = Shown.of(picture, self)
         return words.in_pieces(inside)
 
-    def found(self, run: Run, answer: Answer, sites: Sequence[str], shown: Shown) -> Found:
+    def found(self, run: Run, answer: Answer, sites: Sequence[str], shown: Shown) -> Found | None:
         from regard.attention import trace
 
         with trace(run.model, *sites) as seen:
@@ -88,7 +96,7 @@ class Cell:
             if places:
                 near = [one for one in places if one.head == self.head] or places
                 return near[0]
-        raise Refused(422, NOT_A_LOOK)
+        return None
 
     def data(self, run: Run, answer: Answer, found: Found, shown: Shown, limits: Limits) -> dict[str, Any]:
         from regard.attention.opened import open_look
@@ -218,13 +226,13 @@ def matches(seen: Trace, site: str, shown: np.ndarray, row: int) -> Iterator[Fou
     """The looks with these weights, those first whose place among the queries is that in the picture."""
     weights = seen[site].float().cpu().numpy()
     weights = weights[:, None] if weights.ndim == 3 else weights  # (B, H, Q, K)
-    size = len(shown)
+    size, close = len(shown), CLOSE * min(1.0, float(shown.max()) / FAINT)
     for first in range(weights.shape[-1] - size + 1):
         part = weights[..., first : first + size]
         found: list[tuple[int, int | None, int]] = []
         for head in [*range(part.shape[1]), None]:
             table = part.mean(1) if head is None else part[:, head]
-            items, queries = np.nonzero(np.abs(table - shown).max(-1) < CLOSE)
+            items, queries = np.nonzero(np.abs(table - shown).max(-1) < close)
             found += [(int(item), head, int(query)) for item, query in zip(items, queries, strict=True)]
         for item, head, query in sorted(found, key=lambda one: abs(one[2] - row)):
             yield Found(site, item, query, first, head, weights[item, :, query])
@@ -232,11 +240,12 @@ def matches(seen: Trace, site: str, shown: np.ndarray, row: int) -> Iterator[Fou
 
 def read_cell(served: Served, query: Mapping[str, str]) -> Cell:
     """`table`: as CSV names it; `row` and `column` of it; `head`: which of its heads; `of`: another head instead;
-    `turned`: rows and columns are the other way round; `pieces`: it is seen in pieces of words."""
+    `turned`: rows and columns are the other way round; `pieces`: it is seen in pieces of words; `first`: it opens
+    by itself, and the answer is null where it was made of several looks."""
     for name in query:
         if name not in KNOWN:
             raise Refused(422, f"there is no {name[:40]!r}; there are {', '.join(KNOWN)}")
-    for name in ("pieces", "turned"):
+    for name in FLAGS:
         if query.get(name, "false") not in ("true", "false"):
             raise Refused(422, f"{name} must be true or false")
     site = query.get("site", "")
@@ -245,7 +254,7 @@ def read_cell(served: Served, query: Mapping[str, str]) -> Cell:
     numbers = {name: read_number(query, name) for name in ("head", "row", "column", "of")}
     if numbers["column"] is None or "table" not in query:
         raise Refused(422, "name the table and the column of the weight to open")
-    flags = {name: query.get(name) == "true" for name in ("pieces", "turned")}
+    flags = {name: query.get(name) == "true" for name in FLAGS}
     return Cell(
         site,
         query["table"],
@@ -255,4 +264,5 @@ def read_cell(served: Served, query: Mapping[str, str]) -> Cell:
         flags["turned"],
         flags["pieces"],
         numbers["of"],
+        flags["first"],
     )

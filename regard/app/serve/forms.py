@@ -21,6 +21,7 @@ from regard.show.label_text import trim
 from regard.show.picture import Picture
 from regard.show.saving import save
 from regard.show.svg import render_svg
+from regard.tasks.core.results import Answer
 
 KINDS = {"json": "application/json", "csv": "text/csv; charset=utf-8", "png": "image/png", "svg": "image/svg+xml"}
 DRAWING = threading.Lock()  # matplotlib draws one picture at a time
@@ -64,6 +65,17 @@ def precise(numbers: np.ndarray) -> Any:
     if numbers.ndim > 1 or numbers.dtype.kind != "f":
         return [precise(row) for row in numbers] if numbers.ndim > 1 else numbers.tolist()
     return [float(f"{number:.6g}") for number in numbers]
+
+
+def said_of(answer: Answer, picture: Picture) -> dict[str, str]:
+    """The input and the answer, in the words of the page."""
+    told = answer.to_dict()
+    asked, label = told.get("input", ""), told.get("label")
+    share = told.get("probabilities", {}).get(label)
+    text = told.get("output") or (label if share is None else f"{label} {100 * share:.1f} %") or told.get("text")
+    if not text or (text == asked and "output" not in told):  # it has no words of its own
+        text = picture.title or answer.line()
+    return {"input": " / ".join(asked) if isinstance(asked, list) else str(asked), "answer": text}
 
 
 def headline(model: str, said: Mapping[str, Any]) -> str:

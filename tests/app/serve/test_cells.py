@@ -105,6 +105,12 @@ def test_the_look_of_the_mean_of_heads_is_found_and_another_head_is_asked_for(cl
 
 
 def test_what_is_no_look_is_refused(client: TestClient) -> None:
+    where = answered(client, "facts")  # the mean over the words of a question, which one look is like by chance
+    several = client.get(f"{where}/cell", params={"table": "weights/0", "column": 3})
+    assert several.status_code == 422
+    assert "it was made of several" in several.json()["error"]["message"]
+    unasked = client.get(f"{where}/cell", params={"table": "weights/0", "column": 3, "first": "true"})
+    assert (unasked.status_code, unasked.json()) == (200, None)
     where = answered(client, "shapes")
     rollout = client.get(f"{where}/cell", params={"table": "panels/rollout", "column": 5})
     assert rollout.status_code == 422

@@ -171,6 +171,22 @@ def test_numbers_name_the_classes_of_examples(client: TestClient) -> None:
     assert {row["column_name"] for row in rows} == {*options["support"], "itself"}
 
 
+@pytest.mark.parametrize(
+    ("model", "asked", "told"),
+    [
+        ("copy", "01010101 11001100 11110000 10011001", "01010101 11001100 11110000 10011001"),
+        ("bandits", "0", "environment 0: reward 6, best 7.055"),
+        ("paragraphs", "Where does Nora live? / Nora lives in Oslo.", "follows 72.8 %"),
+        ("sentences-bert", "He plays the [MASK] very well.", "He plays the piano very well."),
+    ],
+)
+def test_a_file_names_the_answer_as_the_page_does(client: TestClient, model: str, asked: str, told: str) -> None:
+    task = client.get(f"/api/models/{model}").json()["tasks"][0]
+    [one, *_] = task["inputs"]["examples"]
+    response = attention(client, model, task["task"], one, task["example_options"], form="csv")
+    assert f"# input: {asked}\n# answer: {told}\n" in response.text
+
+
 def test_numbers_of_many_heads(client: TestClient) -> None:
     response = attention(client, "de-en", "translate", "Wo ist er?", form="csv", site="*")
     assert response.headers["content-disposition"] == 'attachment; filename="de-en-all.csv"'
