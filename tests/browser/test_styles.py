@@ -90,6 +90,18 @@ def test_in_a_room_the_picture_fits_the_screen_and_no_name_covers_another(projec
     assert name["x"] + name["width"] <= tools["x"]
 
 
+def test_in_a_room_all_panels_of_a_tape_are_seen(projector: Callable[..., Any]) -> None:
+    page = projector(".regard-tape .heads-and", model="copy")
+    tape, memory = (place(page.locator(f".regard-tape {part}")) for part in (".track", ".memory"))
+    assert tape["x"] + tape["width"] <= memory["x"] + 1
+    names = ["input", "output", "target", "write head", "read head"]
+    expect(page.locator(".regard-tape .name")).to_have_text(names)
+    page = projector(model="de-en")
+    expect(page.locator(".modes")).to_be_hidden()
+    name, said = (place(page.locator(part)) for part in (".panel > .panel-head h2", ".panel .answer .text"))
+    assert said["y"] < name["y"] + name["height"], "they stand in one line: the picture has the rest"
+
+
 def test_in_a_room_an_answer_of_numbers_alone_stays(projector: Callable[..., Any]) -> None:
     page = projector(model="bandits")
     expect(answer(page)).to_contain_text("reward", use_inner_text=True)
@@ -103,9 +115,9 @@ def test_what_is_printed_stands_on_one_page_in_the_colours_of_paper(
 ) -> None:
     page = new_page(viewport={"width": 1280, "height": 720})
     page.add_init_script("localStorage.setItem('regard-theme', 'dark')")
-    for model in ("dates", "copy", "facts"):
+    for model in ("dates", "copy", "facts", "scenes", "photos", "shapes", "shapes-senet", "omniglot"):
         visit(".told", page=page, model=model)
-        expect(page.locator(".panel .cell")).to_be_visible(visible=model != "copy")
+        page.wait_for_selector(".panel:not([aria-busy]) .seen > .regard > .view")
         assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) == 1, model
     page.emulate_media(media="print")
     expect(page.locator("body")).to_have_css("color", "rgb(17, 24, 39)")

@@ -4,7 +4,7 @@ import {termOf} from "../views/parts.js";
 
 // Shown otherwise, or a part of the question.
 const TOLD = new Set(["id", "input", "file", "prompt", "source", "text", "output", "label", "probabilities", "cut", "unknown", "written",
-  "question", "first", "second", "environment"]);
+  "question", "first", "second", "environment", "start"]);
 const SHOWN = 12;  // bars, rows and numbers of a list
 
 export function percent(share) {

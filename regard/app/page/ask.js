@@ -52,9 +52,9 @@ export function textInput(task, changed, submit) {
     write(example);
     changed();
   }, {class: "chip"})));
-  const labels = pair ? ORDER.map(one => `${task.task}: ${one} text`) : [`${task.task}: ${task.inputs.what}`];
+  const labels = pair ? ORDER.map(one => `${task.task}: ${one} text`) : [number ? `${task.inputs.what.replace(/s$/, "")} number` : `${task.task}: ${task.inputs.what}`];
   return {
-    element: make("div", {class: "text-input"}, ...boxes.map((box, at) => field(labels[at], box))),
+    element: make("div", {class: number ? "text-input number" : "text-input"}, ...boxes.map((box, at) => field(labels[at], box))),
     tried: examples.length > 1 ? tried : "",
     get state() { return {text: text()}; },
     get values() { return inputsOf(task, text()); },

@@ -1,5 +1,6 @@
 // An image as input: dropped, picked, pasted, or one of the examples.
 import {button, make} from "./dom.js";
+import {TERMS} from "../views/said.js";
 
 const LARGEST = 3 << 20, SIDE = 1600;  // a larger file is sent as a JPEG with at most so many pixels on a side
 
@@ -108,7 +109,7 @@ export function episodeInput(name, help, changed, failed) {
   /** What it holds, where it is folded. */
   function tell() {
     const found = [...rows.children].map(one => one.read()).filter(([, images]) => images.length);
-    summary.replaceChildren(`${name}:`, ...found.map(([label, images]) => make("span", {}, make("bdi", {}, label), " ",
+    summary.replaceChildren(make("span", {title: TERMS[name] ?? help}, `${name}:`), ...found.map(([label, images]) => make("span", {}, make("bdi", {}, label), " ",
       make("img", {src: images[0], alt: ""}), images.length > 1 ? ` × ${images.length}` : "")),
     found.length ? "" : make("b", {}, "give images of each class"));
   }

@@ -1,11 +1,14 @@
 // One weight opened: query and key, their score, the softmax over the row, the values and what is read, in numbers and
 // small pictures; with settings that act at once.
 
-import {clean, label, make, numberOf, onTheme, paintCells, readRamp, readTable, strongest, tokenOf} from "./parts.js";
+import {clean, make, numberOf, onTheme, paintCells, readRamp, readTable, strongest, tokenOf} from "./parts.js";
 import {siteTitle} from "./said.js";
 import {readOf, termsOf, unchanged, weighed} from "./weigh.js";
 
 const FEW = 9; // places in the table: the strongest, and the one that was opened
+const PLACE = 18; // characters of the name of one: those of an image are told apart by their ends
+const NAMED = 80; // characters of the name of a block
+const MEAN = "mean"; // the name of a row of gates that is none of them
 const FORMULAS = {
   dot: "score = q · k",
   scaled_dot: "score = q · k / √D",
@@ -136,7 +139,7 @@ export function showCell(element, data, {choose, close}) {
       return make(
         "tr",
         {class: on ? "on" : null},
-        make("th", {scope: "row"}, tokenOf(wordName(word), 14)),
+        make("th", {scope: "row"}, tokenOf(wordName(word), PLACE)),
         make("td", {}, Number.isFinite(scores[at]) ? signed(scores[at]) : "−∞"),
         ...steps.map(({values}) => {
           const bar = make("span", {class: "share"});
@@ -278,19 +281,26 @@ function slidersOf(look, settingsNow, changed) {
   }
 }
 
-/** A gate opened: how its number came out of the sigmoid. */
-export function showGate(element, {gate, row, column}, {close}) {
+const READS = "x a weighted sum of what the cell reads and remembers";
+
+/** A gate opened: how its number came out of the sigmoid; `from`: what goes in. The mean of gates came out of none. */
+export function showGate(element, {gate, row, column, from = READS}, {close}) {
   const end = make("button", {type: "button", class: "toggle", "aria-label": "Close the opened gate"}, "×"),
     x = Math.log(gate / (1 - gate)),
     canvas = make("canvas", {width: 300, height: 120, "aria-hidden": "true"});
   end.addEventListener("click", close);
   element.replaceChildren(
-    make("div", {class: "cell-head"}, make("h3", {}, "Gate of ", tokenOf(label(row)), " at ", tokenOf(label(column))), end),
+    make("div", {class: "cell-head"}, make("h3", {}, "Gate of ", tokenOf(row), " at ", tokenOf(column, NAMED)), end),
     make("p", {class: "result"}, "It is ", make("b", {}, numberOf(gate)), `: ${percent(gate)} of each number goes through.`),
-    make("p", {class: "note formula"}, "gate = σ(x) = 1 / (1 + e⁻ˣ), x a weighted sum of what the cell reads and remembers"),
-    canvas,
-    make("p", {class: "note"}, "Here x = ", make("b", {}, Number.isFinite(x) ? signed(x) : x < 0 ? "far below 0" : "far above 0"), ": below 0 the gate is more shut than open."),
+    ...(row === MEAN
+      ? [make("p", {class: "note"}, "This is the mean over all gates of the layer. Open one of the rows below to see how a gate came about.")]
+      : [
+          make("p", {class: "note formula"}, `gate = σ(x) = 1 / (1 + e⁻ˣ), ${from}`),
+          canvas,
+          make("p", {class: "note"}, "Here x = ", make("b", {}, Number.isFinite(x) ? signed(x) : x < 0 ? "far below 0" : "far above 0"), ": below 0 the gate is more shut than open."),
+        ]),
   );
+  if (row === MEAN) return {close() {}};
   const paint = () => {
     const pen = canvas.getContext("2d"),
       style = getComputedStyle(element),

@@ -21,6 +21,7 @@ import {
 import {siteTitle} from "./said.js";
 
 const HINT = "Each bar is a channel of the network; high lets what it saw through, low shuts it out. Point at a channel, or use ← and →, to see its gate.";
+const FROM = "x = W₂ max(0, W₁ z), z the mean of each channel over the image";
 const DASHES = [[], [7, 3], [7, 3, 2, 3], [2, 3]];
 const NAMED = 3; // channels named as the most open, and as many as the least open
 const AXIS = 30,
@@ -40,8 +41,8 @@ export function show(element, data, host = {}) {
     };
   });
   const most = Math.max(...panels.flatMap(({lines}) => lines.map(largest))),
-    told = toldLine(HINT);
-  const bars = data.rows.length === 1,
+    bars = data.rows.length === 1,
+    told = toldLine(bars && host.open ? `${HINT} A click opens it.` : HINT),
     root = make("div", {class: `view ${bars ? "single" : "lines"}`});
   const plots = panels.map((panel, at) => {
     const top =
@@ -57,6 +58,9 @@ export function show(element, data, host = {}) {
         if (others.length) showOpening(at, channel);
       },
       () => told.rest(),
+      channel => {
+        if (bars) host.open?.({gate: panel.lines[0][channel], names: [`channel ${channel}`, siteTitle(clean(panel.name), data.said)], from: FROM});
+      },
     );
   });
   const image = data.image ?? host.image,
@@ -65,12 +69,12 @@ export function show(element, data, host = {}) {
   let others = [], // other images with their gates: {image, panels: {name: gates}}
     closed = false;
 
-  /** "stages.0.0.excite, channel 12: star 0.98 ring 0.33" */
+  /** "block 1.1, gates of channels · stages.0.0.excite, channel 12: star 0.98 ring 0.33" */
   function tell(at, channel) {
     const {name, lines} = panels[at],
       signs = legend.querySelectorAll("canvas");
     told.tell(
-      make("b", {}, clean(name)),
+      make("b", {}, siteTitle(clean(name), data.said)),
       `, channel ${channel}: `,
       ...lines.flatMap((line, row) => {
         const number = make("span", {class: "number"}, line[channel].toFixed(3));
@@ -157,7 +161,7 @@ function mostSelective(panels, others) {
 }
 
 /** One block: its name, what is said of it, and a plot that one can point at. */
-function plotOf(panel, top, bars, tell, rest) {
+function plotOf(panel, top, bars, tell, rest, open) {
   const {name, channels, lines} = panel,
     canvas = make("canvas", {"aria-hidden": "true"}),
     mark = make("div", {class: "mark", hidden: true});
@@ -190,6 +194,12 @@ function plotOf(panel, top, bars, tell, rest) {
     lookAt(clamp(Math.floor(((left - AXIS) / (plot.clientWidth - AXIS)) * channels), channels));
   });
   plot.addEventListener("pointerleave", () => lookAt(null));
+  plot.addEventListener("click", () => {
+    if (channel !== null) open(channel);
+  });
+  plot.addEventListener("keydown", event => {
+    if (event.key === "Enter" && channel !== null) open(channel);
+  });
   steer(
     plot,
     (down, across) => lookAt(channel === null ? 0 : clamp(channel + (across || down), channels)),

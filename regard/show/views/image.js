@@ -12,6 +12,7 @@ import {
   sliderOf,
   steer,
   tellPlace,
+  termOf,
   toggleOf,
   tokenOf,
   toldLine,
@@ -34,6 +35,11 @@ export function sharesOf(weights, rows, columns) {
     if (share > shares[place]) place = at;
   });
   return {shares, rows, columns, place, most: shares[place], alone: shares.length > 1 && shares[place] >= ALONE};
+}
+
+/** Whether one place is looked at more than the others. */
+function isUneven({most, rows, columns}) {
+  return most > 0 && most > 1.001 / (rows * columns);
 }
 
 /** The image with its size. Without one a plain square. */
@@ -59,8 +65,9 @@ function mostTelling(looks) {
   return sharp.indexOf(Math.max(...sharp));
 }
 
-/** The image under a veil that opens where the look goes; sharp edges around a place that was chosen alone. */
-function paintLook(canvas, {picture, width, height}, look, top, veil, strength, side) {
+/** The image under a veil that opens where the look goes; sharp edges around a place that was chosen alone. `framed`: a
+    frame around the place that is looked at most. */
+function paintLook(canvas, {picture, width, height}, look, top, veil, strength, side, framed) {
   const small = document.createElement("canvas"),
     pen = canvas.getContext("2d"),
     ratio = side / Math.max(width, height);
@@ -79,12 +86,12 @@ function paintLook(canvas, {picture, width, height}, look, top, veil, strength, 
   pen.imageSmoothingEnabled = !look.alone;
   pen.imageSmoothingQuality = "high";
   pen.drawImage(small, 0, 0, canvas.width, canvas.height);
-  if (!look.alone) return;
+  if (!look.alone && !(framed && isUneven(look))) return;
   const wide = canvas.width / look.columns,
     high = canvas.height / look.rows;
   for (const [colour, line] of [
-    ["#000000", side / 70],
-    ["#ffffff", side / 140],
+    ["#000000", side / (look.alone ? 70 : 140)],
+    ["#ffffff", side / (look.alone ? 140 : 280)],
   ]) {
     pen.strokeStyle = colour;
     pen.lineWidth = Math.max(1, line);
@@ -93,8 +100,8 @@ function paintLook(canvas, {picture, width, height}, look, top, veil, strength, 
 }
 
 /** `groups` is [{title, looks}], a look is {name, shares, rows, columns, place, most, alone, gate}; `top` is the share
-    of the brightest colour, null: of each look its own; `topText` says so. `telling`: the most telling look is shown first. */
-export function showImages(root, {url, groups, top, topText, hint, telling = false}, {state, keep, tools = [], open = null, pointed = null, looked = null}) {
+    of the brightest colour, null: of each look its own; `topText` says so; `more`: what else is drawn. `telling`: the most telling look is shown first. */
+export function showImages(root, {url, groups, top, topText, more = [], hint, telling = false}, {state, keep, tools = [], open = null, pointed = null, looked = null}) {
   const looks = groups.flatMap(group => group.looks),
     told = toldLine(hint);
   const stage = make("canvas", {"aria-hidden": "true"}),
@@ -139,7 +146,8 @@ export function showImages(root, {url, groups, top, topText, hint, telling = fal
       make("div", {class: "thumbs"}, ...buttons.filter((_, number) => own.includes(looks[number]))),
     ),
   );
-  const key = make("p", {class: "key"}, "0", make("span", {class: "ramp veil-ramp"}), topText, ". What was looked at keeps its colours, the rest is faded.");
+  const key = make("p", {class: "key"}, "0", make("span", {class: "ramp veil-ramp"}), topText);
+  const note = make("p", {class: "note"}, "What was looked at keeps its colours, the rest is faded; a frame is around the place with most.", ...more);
   root.replaceChildren(
     make(
       "div",
@@ -152,7 +160,7 @@ export function showImages(root, {url, groups, top, topText, hint, telling = fal
     make(
       "div",
       {class: "side-by-side"},
-      make("div", {class: "large"}, name, frame, key),
+      make("div", {class: "large"}, name, frame, key, note),
       make("div", {class: "strip"}, ...sections),
     ),
   );
@@ -162,21 +170,22 @@ export function showImages(root, {url, groups, top, topText, hint, telling = fal
     veil = readColour(colourOf(root, "--veil"));
     root.classList.add("painted");
     looks.forEach((look, number) =>
-      paintLook(canvases[number], image, look, top ?? look.most, veil, slider.value / 100, THUMB),
+      paintLook(canvases[number], image, look, top ?? look.most, veil, slider.value / 100, THUMB, false),
     );
     paintStage();
   }
 
   function paintStage() {
     if (!image || at < 0) return;
-    paintLook(stage, image, looks[at], top ?? looks[at].most, veil, slider.value / 100, LARGE);
+    paintLook(stage, image, looks[at], top ?? looks[at].most, veil, slider.value / 100, LARGE, true);
   }
 
   function choose(next) {
     buttons[at]?.setAttribute("aria-pressed", "false");
     at = next;
     buttons[at].setAttribute("aria-pressed", "true");
-    name.textContent = clean(looks[at].title ?? looks[at].name);
+    const [said, ...code] = clean(looks[at].title ?? looks[at].name).split(" · ");
+    name.replaceChildren(said, ...code.flatMap(one => [" · ", termOf(one)]));
     frame.setAttribute("aria-valuemax", looks[at].shares.length - 1);
     paintStage();
     if (place) lookAt(...place);
@@ -185,9 +194,9 @@ export function showImages(root, {url, groups, top, topText, hint, telling = fal
   }
 
   function tellLook() {
-    const {name: own, most, place: most_at, rows, columns, gate} = looks[at];
+    const {name: own, most, place: most_at, columns, gate} = looks[at];
     const where =
-      most > 0 && most > 1.001 / (rows * columns)
+      isUneven(looks[at])
         ? [` looks most at ${placeWords(most_at, columns)}: `, make("b", {}, percentOf(most))]
         : [most > 0 ? " looks everywhere alike" : " looks nowhere"];
     told.tell(tokenOf(own, NAMED), ...where, ...(gate === undefined ? [] : [", gate ", make("b", {}, gate.toFixed(2))]));

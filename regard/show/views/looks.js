@@ -1,6 +1,6 @@
 // An image, the words of one or more captions of it, and where each word looked.
 
-import {make, percentOf, readTable, topOf, withPieces} from "./parts.js";
+import {percentOf, readTable, termOf, topOf, withPieces} from "./parts.js";
 import {sharesOf, showImages} from "./image.js";
 
 export function show(element, data, host = {}) {
@@ -9,14 +9,15 @@ export function show(element, data, host = {}) {
       most = Math.max(0, ...groups.flatMap(group => group.looks.map(look => look.most)));
     const own = shown.scale === undefined || shown.scale === "each",
       top = own ? null : topOf(most, shown.scale);
-    const gated = shown.lines.some(line => line.gates) ? "; the bar below a word: its gate" : "";
+    const gated = shown.lines.some(line => line.gates) ? [" The bar below a word is its ", termOf("gate"), "."] : [];
     return showImages(
       root,
       {
         url: shown.image ?? host.image,
         groups,
         top,
-        topText: `${own ? "largest share of each word" : percentOf(top)}${gated}`,
+        topText: own ? "largest share of each word" : percentOf(top),
+        more: gated,
         hint: "Point at a word, use the arrow keys, or play.",
         telling: true,
       },

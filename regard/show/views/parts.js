@@ -72,7 +72,7 @@ export function enter(element, kind) {
 export function headingOf(data, host) {
   const lines = [data.caption, data.note].flatMap(text => (text ?? "").split("\n")).filter(Boolean);
   const {title: shown, code} = spokenTitle(clean(data.title ?? ""), data.said);
-  const title = shown ? [make(`h${host.level ?? 2}`, {dir: "auto", title: code || null}, shown)] : [];
+  const title = shown ? [make(`h${host.level ?? 2}`, {dir: "auto"}, shown, code ? make("span", {class: "code"}, ` · ${code}`) : "")] : [];
   return [...title, ...lines.map(line => make("p", {class: "note", dir: "auto"}, clean(line)))];
 }
 

@@ -35,6 +35,7 @@ const LOW = 3, // pixels of a step: at least, at most
   GAP = 18; // pixels between panels
 const NUMBERS = 34, // pixels for the numbers of steps
   NAMES = 22, // pixels for the names of panels
+  TIGHT = 44, // pixels of a panel below which its name is written small
   ABOVE = 0.3; // of the window, left free where a tape stands in a text
 
 export function show(element, data, host = {}) {
@@ -61,12 +62,10 @@ export function show(element, data, host = {}) {
     afterName = make("p", {class: "sub"});
   enter(element, "tape");
   element.append(...headingOf(data, host), root);
-  const room = element.clientWidth || 720,
-    beside = memory && room > 640 ? 260 : 0,
-    free = room - beside - NUMBERS - GAP * panels.length,
-    wide = clampTo(Math.floor(free / columns), NARROW, WIDE);
-  let high = HIGH,
+  let wide = WIDE,
+    high = HIGH,
     tall = HIGH, // pixels of a place of the memory
+    across = 0, // pixels that it was laid for
     step = null,
     timer = null,
     kept = false;
@@ -93,7 +92,7 @@ export function show(element, data, host = {}) {
         make(
           "p",
           {class: "small"},
-          `Each row is a place. Left of it: ${heads.map(({name}) => clean(name)).join(", ")}.`,
+          `Each row is a place. Left of it: ${heads.map(({name}) => headName(name, all)).join(", ")}.`,
         ),
       ]
     : [];
@@ -111,13 +110,19 @@ export function show(element, data, host = {}) {
   );
 
   function lay() {
+    across = element.clientWidth;
+    const width = across || 720,
+      beside = memory && width > 640 ? 260 : 0,
+      free = width - beside - NUMBERS - GAP * panels.length;
+    wide = clampTo(Math.floor(free / columns), NARROW, WIDE);
     const room = host.inText ? (1 - ABOVE) * innerHeight : roomBelow(scroll);
     high = clampTo(Math.floor((room - NAMES - 44) / steps), LOW, HIGH);
     if (memory) tall = clampTo(Math.floor((room - NAMES - 70) / (places?.length ?? memory.shape[1])), 4, 20);
     let left = NUMBERS;
     const names = panels.map((panel, at) => {
       const width = panel.rows * wide,
-        name = make("p", {class: "name", dir: "auto", title: clean(panel.name)}, clean(panel.name));
+        name = make("p", {class: "name", dir: "auto", title: clean(panel.name)}, headName(panel.name, all));
+      name.classList.toggle("tight", width < TIGHT);
       for (const part of [name, canvases[at]]) part.style.setProperty("left", `${left}px`);
       name.style.setProperty("width", `${width + GAP - 4}px`);
       canvases[at].style.setProperty("top", `${NAMES}px`);
@@ -192,7 +197,7 @@ export function show(element, data, host = {}) {
     if (next === null) return told.rest();
     mark.style.setProperty("top", `${NAMES + next * high}px`);
     mark.style.setProperty("height", `${high}px`);
-    const words = all.flatMap(panel => [" · ", clean(panel.name), ": ", ...panelWords(panel, next)]);
+    const words = all.flatMap(panel => [" · ", headName(panel.name, all), ": ", ...panelWords(panel, next)]);
     told.tell(make("b", {}, `Step ${next}`), ...words);
     tellPlace(scroll, next, `step ${next}`);
   }
@@ -236,6 +241,12 @@ export function show(element, data, host = {}) {
   repaint();
   if (Number.isInteger(state.row) && state.row >= 0 && state.row < steps) keep(state.row);
   const stop = onTheme(repaint);
+  const sized = new ResizeObserver(() => {
+    if (!element.clientWidth || element.clientWidth === across) return;
+    lay();
+    lookAt(step);
+  });
+  sized.observe(element);
   return {
     /** Another view is pointed at, where this place is. */
     point(place) {
@@ -245,6 +256,7 @@ export function show(element, data, host = {}) {
     close() {
       clearInterval(timer);
       stop();
+      sized.disconnect();
     },
   };
 }
@@ -274,6 +286,13 @@ function readPanel(name, table, {scale, shown, panels}) {
     top,
     hidden: seen?.some(one => !one) ? seen.map(one => 1 - one) : null,
   };
+}
+
+/** "write 0" as "write head", where there is one of its kind. */
+function headName(name, all) {
+  const [, kind] = name.match(/^(write|read) 0$/) ?? [];
+  const isOne = kind && all.filter(one => one.name.startsWith(`${kind} `)).length === 1;
+  return isOne ? `${kind} head` : clean(name);
 }
 
 /** Whether the rows of a panel are places of the memory. */
