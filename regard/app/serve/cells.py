@@ -62,7 +62,7 @@ class Cell:
             found = self.found(run, answer, sites, shown)
             if found is None and not self.first:
                 raise Refused(422, NOT_A_LOOK)
-            return found and self.data(run, answer, found, shown, limits)
+            return None if found is None else self.data(run, answer, found, shown, limits)
 
         return work
 

@@ -69,7 +69,7 @@ def precise(numbers: np.ndarray) -> Any:
 
 def said_of(answer: Answer, picture: Picture) -> dict[str, str]:
     """The input and the answer, in the words of the page."""
-    told = answer.to_dict()
+    told: dict[str, Any] = answer.to_dict()
     asked, label = told.get("input", ""), told.get("label")
     share = told.get("probabilities", {}).get(label)
     text = told.get("output") or (label if share is None else f"{label} {100 * share:.1f} %") or told.get("text")

@@ -90,8 +90,8 @@ function paintLook(canvas, {picture, width, height}, look, top, veil, strength, 
   const wide = canvas.width / look.columns,
     high = canvas.height / look.rows;
   for (const [colour, line] of [
-    ["#000000", side / (look.alone ? 70 : 140)],
-    ["#ffffff", side / (look.alone ? 140 : 280)],
+    ["#000000", side / (look.alone ? 70 : 100)],
+    ["#ffffff", side / (look.alone ? 140 : 200)],
   ]) {
     pen.strokeStyle = colour;
     pen.lineWidth = Math.max(1, line);
