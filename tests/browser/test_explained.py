@@ -143,7 +143,7 @@ def test_every_picture_says_in_a_sentence_what_it_shows(visit: Visit) -> None:
     expect(page.locator(".told").first).to_contain_text(
         "written in English; dark is where it looked in the German", use_inner_text=True
     )
-    expect(page.locator(".seen > .regard h3")).to_have_text(
+    expect(page.locator(".seen > .regard-map h3")).to_have_text(
         "second layer of the decoder, looking at the source, mean of 4 heads · decoder.1.cross"
     )
 
