@@ -87,8 +87,8 @@ def same_vectors(reader: Reader, model: Any, tokenizer: Any) -> None:
     for text in (TEXTS[0], TEXTS[1], TEXTS[4]):
         with torch.no_grad():
             states = model(**asked(tokenizer, text))[0][0]
-        close(reader.embed(text), states.mean(0))
-        close(reader.embed(text, pool="cls"), states[0])
+        close(reader.embed([text])[0], states.mean(0))
+        close(reader.embed([text], pool="cls")[0], states[0])
 
 
 def same_blanks(reader: Reader, model: Any, tokenizer: Any) -> None:
@@ -104,7 +104,7 @@ def same_blanks(reader: Reader, model: Any, tokenizer: Any) -> None:
 
 
 def same_classes(reader: Reader, model: Any, tokenizer: Any) -> None:
-    for texts in ((TEXTS[0],), (TEXTS[1],), PAIRS[0], PAIRS[2], PAIRS[3]):
+    for texts in ((TEXTS[0],), (TEXTS[4],), PAIRS[0], PAIRS[2], PAIRS[3]):
         with torch.no_grad():
             shares = model(**asked(tokenizer, *texts)).logits[0].softmax(-1)
         found = reader.classify(texts if len(texts) == 2 else texts[0])
