@@ -127,7 +127,9 @@ def main(words: list[str] | None = None) -> int:
             print(f"{row.name:24} {row.about} [{', '.join(row.devices)}]")
         return 0
     out = sys.stderr if given.json == "-" else sys.stdout
-    about = machine() | ({"quick": True} if bench.quick else {})
+    about = (
+        machine() | ({"quick": True} if bench.quick else {}) | ({"threads": bench.threads} if bench.threads else {})
+    )
     print(", ".join(f"{name} {value}" for name, value in about.items()), file=out, flush=True)
     results: list[dict[str, Any]] = []
     for row in rows:

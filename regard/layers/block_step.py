@@ -61,8 +61,8 @@ def step(block: Any, x: Tensor, past: GrowingMemory, source: Memory | None) -> t
 
 
 def _added(block: Any, x: Tensor, made: Tensor, norm: nn.Module) -> Tensor:
-    """x + made, and then the norm where it comes last. `made` is overwritten."""
-    x = made.add_(x)
+    """x + made, and then the norm where it comes last."""
+    x = x + made
     return x if block.pre else norm(x)
 
 
