@@ -24,15 +24,20 @@ silent: ContextVar[bool | None] = ContextVar("silent", default=None)
 Clock = Callable[[], float]
 
 
+def speaks() -> bool:
+    """Does this thread show anything? Of several processes only the first does."""
+    return is_first() if silent.get() is None else not silent.get()
+
+
 def say(text: str) -> None:
     """A message for people: on stderr, as stdout is for answers."""
-    if (silent.get() is None and is_first()) or silent.get() is False:
+    if speaks():
         print(printable(text), file=sys.stderr)
 
 
 def counted(items: Iterable[Item], what: str, clock: Clock = time.monotonic) -> Iterator[Item]:
     """Pass the items through and show how many were read so far; in a log file now and then."""
-    if not sys.stderr.isatty() or not is_first():
+    if not sys.stderr.isatty() or not speaks():
         said = clock()
         for number, item in enumerate(items, 1):
             if number % FEW == 0 and clock() - said >= QUIET:
@@ -53,8 +58,7 @@ class Progress:
     """A bar on a terminal; anywhere else the lines passed to `say`, and a line at least every half minute."""
 
     def __init__(self, file: TextIO | None = None, *, unit: str = "tokens", clock: Clock = time.monotonic) -> None:
-        # Of several processes only the first shows anything.
-        self.file = file or (sys.stderr if is_first() else io.StringIO())
+        self.file = file or (sys.stderr if speaks() else io.StringIO())
         self.unit, self.clock = unit, clock
         self.bar: Bar | None = None
         self.task = TaskID(0)

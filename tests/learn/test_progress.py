@@ -1,7 +1,7 @@
 import io
 from itertools import count, pairwise
 
-from regard.learn.progress import FEW, Progress, counted
+from regard.learn.progress import FEW, Progress, counted, silent
 
 
 class Terminal(io.StringIO):
@@ -29,6 +29,17 @@ def test_a_bar_on_a_terminal():
     assert "valid_loss [1.5]" in shown
     assert "12,346 tokens/s" in shown
     assert shown.index("\x1b[?25l") < shown.rindex("\x1b[?25h")  # the cursor is hidden, then back
+
+
+def test_a_thread_of_a_server_shows_no_training(capsys):
+    token = silent.set(True)
+    try:
+        Progress().say("a loss")
+    finally:
+        silent.reset(token)
+    assert capsys.readouterr().err == ""
+    Progress().say("a loss")
+    assert capsys.readouterr().err == "a loss\n"
 
 
 class Clock:
