@@ -58,5 +58,5 @@ def over_many_games() -> Table:
     trials = [player().play(number) for number in range(1000, 1200)]
     earned, best = (sum(getattr(trial, name) for trial in trials) / len(trials) for name in ("reward", "best"))
     chance = sum(10 * float(trial.means.mean()) for trial in trials) / len(trials)
-    return Table([{"player": "by chance", "earned": chance}, {"player": "this agent", "earned": earned},
-                  {"player": "one who knows", "earned": best}], digits=2)  # fmt: skip
+    players = {"by chance": chance, "this agent": earned, "one who knows": best}
+    return Table([{"player": player, "earned": each} for player, each in players.items()], digits=2)

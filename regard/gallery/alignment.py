@@ -70,14 +70,11 @@ def how_often_right() -> Table:
 def local_translator() -> regard.Translator:
     """Local attention, trained now: it learns to write letters backwards. At each step it first says where it
     wants to look, $p_t$, and then looks at a window of two places on either side."""
-    recipe = {
-        "data": {"made": "reverse", "train_count": 20000, "valid_count": 50, "batch_tokens": 1024},
-        "tokens": {"kind": "space"},
-        "model": {"name": "luong", "cell": "gru", "score": "additive", "weigh": "local-p", "window": 2,
-                  "embed": 32, "dim": 64, "bidirectional": True, "dropout": 0.0},
-        "train": {"steps": STEPS, "eval_every": STEPS, "learning_rate": 8e-3, "schedule": "cosine",
-                  "warmup_steps": 50},
-    }  # fmt: skip
+    model = {"name": "luong", "cell": "gru", "score": "additive", "weigh": "local-p", "window": 2}
+    model |= {"embed": 32, "dim": 64, "bidirectional": True, "dropout": 0.0}
+    train = {"steps": STEPS, "eval_every": STEPS, "learning_rate": 8e-3, "schedule": "cosine", "warmup_steps": 50}
+    data = {"made": "reverse", "train_count": 20000, "valid_count": 50, "batch_tokens": 1024}
+    recipe = {"data": data, "tokens": {"kind": "space"}, "model": model, "train": train}
     with TemporaryDirectory() as folder:
         return regard.train(recipe, out=f"{folder}/run")
 

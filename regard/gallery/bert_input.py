@@ -73,7 +73,7 @@ def documents(count: int = 300) -> MaskedData:
 
 
 def the_masks_counted() -> Table:
-    """The game of hidden words as regard plays it, counted over some ten thousand tokens. About 15 % are to
+    """The game of hidden words as regard plays it, counted over 26,000 tokens. About 15 % are to
     be found. Of these 80 % are replaced by `[MASK]`, 10 % by any token, and 10 % stay as they are: when BERT
     is used there is no `[MASK]`, so it must not believe that a word is right just because it can be seen."""
     data, counts = documents(), Counter[str]()

@@ -12,7 +12,7 @@ copy 3 to 12 letters.
 Try: Train longer, by `regard gallery bottleneck --set STEPS=2000` or in the notebook. The fixed vector gets
 better on short texts. What happens at the long end?
 
-In the package: systems `seq2seq` (one vector) and `luong`, `bahdanau` (attention); `regard evaluate` tells
+In the package: The systems `seq2seq` (one vector) and `luong`, `bahdanau` (attention); `regard evaluate` tells
 BLEU by length; `results/multi30k.md` has the same on real sentences, and `results/recurrence.md` the
 measurements of the layers."""
 
@@ -91,10 +91,10 @@ def read(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
 
 
 def gradient_by_distance() -> Curves:
-    """Why recurrence forgets. How much does the last output change with an input $k$ steps before it? In
-    untrained layers, the size of that gradient beside the one at distance 0, on a scale of powers of ten.
-    Through a recurrent layer it passes every step between and shrinks at each; attention reaches every place
-    in one step."""
+    """Why recurrence forgets. How much does the last output change with an input $k$ steps before it? In untrained
+    layers, the size of that gradient beside the one at distance 0, on a scale of powers of ten; what is below -12
+    is drawn there. Through a recurrent layer it passes every step between and shrinks at each; attention reaches
+    every place in one step."""
     torch.manual_seed(0)
     distances, dim = list(range(0, 65, 8)), 64
     layers = {kind.__name__: kind(dim, dim, batch_first=True) for kind in (nn.RNN, nn.LSTM, nn.GRU)}

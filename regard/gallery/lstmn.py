@@ -96,6 +96,6 @@ def gates_of_an_LSTM(text: str = SENTENCE) -> Heads:
 
 
 def gates_of_a_GRU(text: str = SENTENCE) -> Heads:
-    """A GRU has two: reset and update. Gates are attention over the state: each unit says how much of its
-    past it keeps."""
+    """A GRU has two. Where `update` is dark, a unit keeps what it had; where it is light, something new takes its
+    place. `reset` says how much of the past is asked for that. Gates are attention over the state."""
     return gates("gru", text)

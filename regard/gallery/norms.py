@@ -72,10 +72,10 @@ def stacked(x: torch.Tensor, residual: bool, norm: str) -> list[torch.Tensor]:
 
 
 def gradient_by_depth() -> Curves:
-    """How much gradient comes back to each layer from the last one, on a scale of powers of ten. Without
-    residuals and without norms each layer costs a power of ten, and the first layers get nothing. Each of the
-    two alone keeps it alive in these untrained layers; with a residual and a norm before the layer it is the
-    same at every depth."""
+    """How much gradient comes back to each layer from the last one, on a scale of powers of ten. Without residuals
+    and without norms each layer costs a power of ten, and the first layers get nothing (what is below -25 is drawn
+    there). Each of the two alone keeps it alive in these untrained layers; with a residual and a norm before the
+    layer it is the same at every depth."""
     torch.manual_seed(1)
     start, lines = torch.randn(8, 10, 32, requires_grad=True), {}
     ways = {"neither": (False, "none"), "norm alone": (False, "post"), "residual alone": (True, "none")}

@@ -137,13 +137,11 @@ def trained_with_and_without() -> Curves:
 def train_transformer(score: str) -> list[float]:
     """A whole Transformer, encoder and decoder of one layer and one head with 128 numbers, learns to write letters
     backwards; the loss, the mean of every ten steps."""
-    recipe = {
-        "data": {"made": "reverse", "train_count": 20000, "valid_count": 20, "batch_tokens": 1024},
-        "tokens": {"kind": "space"},
-        "model": {"name": "transformer", "score": score, "dim": 128, "layers": 1, "heads": 1, "ff": 128,
-                  "dropout": 0.0, "max_positions": 32},
-        "train": {"steps": STEPS, "eval_every": STEPS, "learning_rate": 1e-3, "warmup_steps": 20},
-    }  # fmt: skip
+    model = {"name": "transformer", "score": score, "dim": 128, "layers": 1, "heads": 1, "ff": 128}
+    model |= {"dropout": 0.0, "max_positions": 32}
+    train = {"steps": STEPS, "eval_every": STEPS, "learning_rate": 1e-3, "warmup_steps": 20}
+    data = {"made": "reverse", "train_count": 20000, "valid_count": 20, "batch_tokens": 1024}
+    recipe = {"data": data, "tokens": {"kind": "space"}, "model": model, "train": train}
     with TemporaryDirectory() as folder:
         regard.train(recipe, out=f"{folder}/run")
         log = [json.loads(line) for line in Path(folder, "run", "log.jsonl").read_text().splitlines()]
@@ -153,7 +151,8 @@ def train_transformer(score: str) -> list[float]:
 
 def a_transformer_with_and_without() -> Curves:
     """The same for a Transformer, trained now, twice: `model.score` is all that differs. Divided, the loss falls
-    and goes on falling. Undivided, it hardly moves: three kinds of attention, each of which chooses too early."""
+    and goes on falling. Undivided, it soon stays far behind: three kinds of attention, each of which chooses too
+    early."""
     steps = list(range(10, STEPS + 1, 10))
     lines = {"divided by sqrt(d)": train_transformer("scaled_dot"), "undivided": train_transformer("dot")}
     series = {name: (steps, losses) for name, losses in lines.items()}

@@ -40,6 +40,7 @@ def test_every_example_teaches(name: str) -> None:
     assert shown
     for step in example.steps:
         ast.parse(step.code)
+        assert "fmt:" not in step.code  # what only a formatter reads
         assert not step.name or len(step.text) > 20, f"{name}.{step.name} says nothing"
         most = 15 if step.name and not step.code.startswith("class") else 30  # imports and constants may be more
         assert len(step.code.splitlines()) <= most, f"{name}.{step.name} is too long to be taken in at once"
