@@ -10,6 +10,8 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -67,6 +69,33 @@ def _watch_interface() -> Callable[[], None]:
 _watched_interface = SharedChange(_watch_interface)
 
 
+@dataclass(frozen=True)
+class Call:
+    """A call of an attention layer: what its weights are computed from, also again."""
+
+    module: nn.Module
+    eager: Callable[..., Any]
+    fused: bool
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    options: dict[str, Any]
+
+    def show(self) -> None:
+        """To the traces that watch this layer."""
+        for seen in watching(self.module):
+            _show(seen, self)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        held = (self.query, self.key, self.value, self.mask, *self.options.values())
+        return [x for x in held if isinstance(x, Tensor)]
+
+
+keeping: ContextVar[Callable[[Call], None] | None] = ContextVar("keeping", default=None)  # told of each call
+
+
 def _attend(
     chosen: Callable[..., Any],
     eager: Callable[..., Any],
@@ -79,35 +108,27 @@ def _attend(
     **options: Any,
 ) -> Any:
     """What the layer would have called, with the same result."""
-    for seen in watching(module):
-        if implementation not in READABLE:
-            raise BadInput(
-                f"a trace reads eager and sdpa attention, and this model has {implementation!r}; "
-                'call model.set_attn_implementation("sdpa") first'
-            )
-        _show(seen, eager, implementation == "sdpa", module, query, key, value, attention_mask, options)
+    if implementation not in READABLE and watching(module):
+        raise BadInput(
+            f"a trace reads eager and sdpa attention, and this model has {implementation!r}; "
+            'call model.set_attn_implementation("sdpa") first'
+        )
+    call = Call(module, eager, implementation == "sdpa", query, key, value, attention_mask, options)
+    call.show()
+    if (keep := keeping.get()) is not None:
+        keep(call)
     return chosen(module, query, key, value, attention_mask, **options)
 
 
 @torch.no_grad()
-def _show(
-    seen: Trace,
-    eager: Callable[..., Any],
-    fused: bool,
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    options: dict[str, Any],
-) -> None:
+def _show(seen: Trace, call: Call) -> None:
     """The weights of the traced queries, of all heads, without dropout."""
+    module, query, key = call.module, call.query, call.key
     count, size = query.shape[-2], key.shape[-2]
     queries = seen.take(module, count, size)
     if not queries:
         return
-    causal = fused and mask is None and count > 1 and _is_causal(module, options)
-    told = partial(_weights_of, eager, fused, causal, module, query, key, value, mask, options)
+    told = partial(_weights_of, call)
     at_once = max(1, ROOM // (size * query.shape[0] * query.shape[1]))
     if 0 < seen.pool < len(queries):
         ends = [row * len(queries) // seen.pool for row in range(seen.pool + 1)]
@@ -116,7 +137,7 @@ def _show(
     else:
         for rows in _in_parts(queries, at_once):
             seen.keep_weights(module, *told(rows))
-    sides = {"queries": query[..., queries, :], "keys": key, "values": value}
+    sides = {"queries": query[..., queries, :], "keys": key, "values": call.value}
     seen.keep_beside(module, {kind: partial(_of_heads, seen, query, x) for kind, x in sides.items()})
 
 
@@ -141,20 +162,11 @@ def _largest(
     return weights, allowed
 
 
-def _weights_of(
-    eager: Callable[..., Any],
-    fused: bool,
-    causal: bool,
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    options: dict[str, Any],
-    queries: list[int],
-) -> tuple[Tensor, Tensor | None]:
+def _weights_of(call: Call, queries: list[int]) -> tuple[Tensor, Tensor | None]:
     """The weights of these queries, of all heads, and where they may look (None: everywhere)."""
+    query, key, mask, options = call.query, call.key, call.mask, call.options
     count, size = query.shape[-2], key.shape[-2]
+    causal = call.fused and mask is None and count > 1 and _is_causal(call.module, options)
     if causal:
         places = torch.arange(size, device=query.device)
         mask = (places <= torch.tensor(queries, device=query.device)[:, None])[None, None]
@@ -169,8 +181,8 @@ def _weights_of(
         mask = mask.masked_fill(~allowed, torch.finfo(query.dtype).min)  # type: ignore[operator]
     options = options | {name: 0.0 for name in ("dropout",) if name in options}
     options |= {name: rows(options[name]) for name in ("position_bias",) if name in options}
-    _, weights = eager(module, rows(query), key, value, mask, **options)
-    if fused and allowed is not None:
+    _, weights = call.eager(call.module, rows(query), key, call.value, mask, **options)
+    if call.fused and allowed is not None:
         weights = weights.masked_fill(~allowed, 0)  # sdpa reads nothing where a query may look nowhere
     return weights, allowed
 

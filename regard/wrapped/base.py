@@ -11,6 +11,7 @@ from torch import nn
 
 from regard.attention.trace import sites_of
 from regard.errors import RunError
+from regard.wrapped.kept_calls import KeptCalls
 from regard.wrapped.names import heads_of, named_sites, renamed
 
 NO_LIMIT = 1 << 30  # tokens of a text, where positions have no end
@@ -67,6 +68,7 @@ class Wrapped(nn.Module):
             if not isinstance(getattr(modules[name], "heads", None), int):
                 modules[name].heads = heads_of(modules[name])
         self._takes = frozenset(_takes(inner))
+        self.kept_calls = KeptCalls()
         self.eval()
 
     def named_modules(

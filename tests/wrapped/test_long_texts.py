@@ -7,12 +7,14 @@ from peak_memory import peak_memory
 from wrapped_folders import make_folder
 
 import regard
+from regard.app.serve.limits import Limits
 from regard.attention import trace
 from regard.attention.record import pooled
 from regard.errors import BadInput
 from regard.show.heads import pool
 from regard.tasks.shared.looking import Part, Pooled, Tile, wanted_part
 from regard.tasks.shared.received import TooLarge
+from regard.wrapped.kept_calls import KeptCalls
 
 pytest.importorskip("transformers")
 
@@ -90,3 +92,83 @@ def test_pooling_takes_the_largest_of_neighbours():
     mask = table > 30
     np.testing.assert_array_equal(pooled(pooled(mask, 3, -1), 3, -2), pool(mask.numpy(), 3))
     assert pooled(table, 9, -1) is table
+
+
+@pytest.fixture
+def passes(run):
+    """How often the model has read a text."""
+    counted = []
+    hook = run.model.inner.register_forward_hook(lambda *_: counted.append(1))
+    inner = run.model.inner.base_model.register_forward_hook(lambda *_: counted.append(1))
+    run.model.kept_calls = KeptCalls()
+    yield counted
+    hook.remove()
+    inner.remove()
+
+
+def test_one_pass_is_enough_for_an_overview_and_every_tile(run, ids, passes):
+    with wanted_part(Part(side=32, most=2_000_000)):
+        run.look(ids[:1], ids[1:], ["blocks.1.attend"])
+    assert len(passes) == 1
+    with wanted_part(Part(head=5, rows=range(900, 910), most=2_000_000)):
+        tiles = {
+            site: run.look(ids[:1], ids[1:], [site]).panels[site] for site in ("blocks.0.attend", "blocks.1.attend")
+        }
+    assert len(passes) == 1
+    for site, tile in tiles.items():
+        np.testing.assert_allclose(tile[0], exact(run, ids, site, 5)[900:910], atol=1e-5)
+    passes.clear()
+    with wanted_part(Part(head=5, rows=range(2), most=2_000_000)):
+        run.look(ids[:1], ids[2:], ["blocks.1.attend"])  # another text
+    assert len(passes) == 1
+
+
+def test_what_is_kept_is_bounded_and_the_site_that_is_looked_at_comes_first(run, ids, passes):
+    one = KeptCalls()
+    run.model.kept_calls = one
+    part = Part(head=5, rows=range(2), most=2_000_000)
+    with wanted_part(part):
+        run.look(ids[:1], ids[1:], ["blocks.1.attend"])
+    _, second = one.calls
+    run.model.kept_calls = small = KeptCalls(most=one.bytes - 1)
+    passes.clear()
+    with wanted_part(part):
+        for _ in range(3):
+            run.look(ids[:1], ids[1:], ["blocks.1.attend"])
+    assert len(passes) == 1
+    assert list(small.calls) == [second]
+    assert small.bytes <= small.most
+    run.model.kept_calls = none = KeptCalls(most=0)
+    with wanted_part(part):
+        run.look(ids[:1], ids[1:], ["blocks.0.attend", "blocks.1.attend"])
+    assert none.calls == {}
+
+
+def test_long_texts_are_asked_of_models_that_take_them(run, ids):
+    from served_models import served
+
+    folder, text = str(run.folder.path), " ".join(["where"] * 3400)
+    with served(folder) as client:
+        address = f"/api/models/{client.get('/api/models').json()['models'][0]['name']}"
+        asked = {"inputs": [text[:20_001]], "options": {"max_tokens": 1}}
+        done = client.post(f"{address}/generate", json=asked)
+        assert (done.status_code, "may have 20,000 characters" in done.text) == (413, True)  # it takes 1,600 tokens
+    assert Limits().of_model(1600).characters == 20_000
+    assert Limits().of_model(4096).characters == 32_768
+    assert Limits().of_model(1 << 30).characters == 65_536
+
+
+def test_a_weight_of_a_long_text_is_not_opened(run, ids):
+    from served_models import served
+
+    text = " ".join(["where", "cat"] * 400)
+    with served(str(run.folder.path)) as client:
+        address = f"/api/models/{client.get('/api/models').json()['models'][0]['name']}"
+        asked = {"inputs": [text], "options": {"max_tokens": 2}}
+        answer = client.post(f"{address}/generate", json=asked).json()["answers"][0]["id"]
+        where = {"site": "blocks.0.attend", "table": "panels/blocks.0.attend", "head": 1, "row": 0, "column": 3}
+        with peak_memory() as peak:
+            done = client.get(f"{address}/answers/{answer}/cell", params=where)
+        assert done.status_code == 413
+        assert "a weight is opened in texts of some hundred tokens" in done.text
+        assert peak.mib < 40

@@ -94,7 +94,7 @@ class Api:
         if not isinstance(streamed, bool):
             raise Refused(422, "stream must be true or false")
         served, task = await self.shelf.task(request.path_params["model"], request.path_params["task"])
-        ticket = await read_ticket(task, body, self.limits, streamed=streamed)
+        ticket = await read_ticket(task, body, self.limits.of_model(served.positions), streamed=streamed)
         self.shelf.ask(served, ticket)
         if streamed:
             return Events(self.told(served, ticket))

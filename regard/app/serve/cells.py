@@ -21,7 +21,9 @@ from regard.show.plain import plain
 from regard.show.site_names import site_name
 from regard.tasks.core.results import Answer
 from regard.tasks.core.run import Run
+from regard.tasks.shared.looking import LONG
 from regard.tasks.shared.reader_answers import BarsAndLooks
+from regard.tasks.shared.received import TooLarge
 
 if TYPE_CHECKING:
     from regard.attention.record import Trace
@@ -59,6 +61,11 @@ class Cell:
             shown = self.shown(answer)
             sites = [self.site] if self.site else self.likely(served)
             check_count(shown.weights.size * len(sites), limits.numbers)
+            heads = max((each["heads"] or 1 for each in served.sites if each["name"] in sites), default=1)
+            if heads * len(shown.columns) ** 2 > LONG:
+                raise TooLarge(
+                    f"a weight is opened in texts of some hundred tokens; this one has {len(shown.columns):,}"
+                )
             found = self.found(run, answer, sites, shown)
             if found is None and not self.first:
                 raise Refused(422, NOT_A_LOOK)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from regard.errors import BadInput
 
@@ -12,6 +12,7 @@ class Limits:
     body: int = 8 << 20  # bytes of a request
     inputs: int = 64  # of a request
     characters: int = 20_000  # of a text
+    long_characters: int = 1 << 16  # of a text for a model that is known to take so many tokens
     tokens: int = 1024  # that may be asked for: max_tokens, max_length, min_length
     beams: int = 16  # beam, n_best
     pixels: int = 25_000_000  # of an image
@@ -23,6 +24,14 @@ class Limits:
     answers: int = 256  # of a model, whose attention can still be asked for
     kept: int = 64 << 20  # bytes of these answers
     seconds: float = 30.0  # to send a request
+
+    def of_model(self, positions: int) -> Limits:
+        """Those of a model that takes so many tokens: its texts may be longer."""
+        longest = min(LETTERS * positions, self.long_characters)
+        return replace(self, characters=max(self.characters, longest))
+
+
+LETTERS = 8  # of a token and the space before it
 
 
 class Refused(BadInput):

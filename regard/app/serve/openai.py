@@ -97,12 +97,16 @@ class OpenAI:
         made |= {"created": int(time.time()), "model": served.name}
         most = options["max_tokens"]
         if streamed:
-            ticket = self.shelf.ask(served, await read_ticket(task, sent, self.limits, streamed=True))
+            ticket = self.shelf.ask(
+                served, await read_ticket(task, sent, self.limits.of_model(served.positions), streamed=True)
+            )
             return Events(self.told(served, ticket, made, most), end=b"data: [DONE]\n\n")
         tickets = []
         for number in range(count):
             seeded = {**options, "seed": (options["seed"] + number) % (1 << 63)}
-            tickets.append(await read_ticket(task, {**sent, "options": seeded}, self.limits))
+            tickets.append(
+                await read_ticket(task, {**sent, "options": seeded}, self.limits.of_model(served.positions))
+            )
         for ticket in tickets:
             self.shelf.ask(served, ticket)
         return Json(await unless_gone(request, self.completed(served, tickets, made, most)))
@@ -138,7 +142,9 @@ class OpenAI:
         form = body.get("encoding_format") or "float"
         if form not in ("float", "base64"):
             raise Refused(422, "encoding_format must be float or base64")
-        ticket = await read_ticket(task, {"inputs": texts(body.get("input"), "input")}, self.limits)
+        ticket = await read_ticket(
+            task, {"inputs": texts(body.get("input"), "input")}, self.limits.of_model(served.positions)
+        )
         self.shelf.ask(served, ticket)
         embedded = await unless_gone(request, collected(ticket))
         rows = [

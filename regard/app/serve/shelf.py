@@ -38,6 +38,7 @@ class Served:
     about: dict[str, str] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)  # of the model, and the seed it was trained from
     sites: list[dict[str, Any]] = field(default_factory=list)
+    positions: int = 0  # the most tokens it takes, where that is known
     alignment: str = ""  # the site that is shown unless another is asked for
     examples: Examples = field(default_factory=Examples)
     worker: Worker | None = None
@@ -50,6 +51,7 @@ class Served:
             self.about, self.alignment = opened.about(), opened.model.alignment
             self.about.pop("folder", None)  # a path of this machine
             self.settings = settings(opened)
+            self.positions = int(getattr(opened.model.config, "max_positions", 0))
             self.sites = sites(opened, any(task.shows_gates for task in self.tasks))
             self.examples = read_examples(opened.folder.contents) if opened.folder else Examples()
         except Exception as error:

@@ -34,7 +34,7 @@ async def read_step(served: Served, task: AnyTask, body: Body, limits: Limits) -
         raise Refused(422, f"top must be a whole number from 1 to {MOST}")
     if not isinstance(site, str) or (site and site not in {each["name"] for each in served.sites}):
         raise Refused(422, "site must be the name of one of the model's sites; /api/models lists them")
-    ticket = await read_ticket(task, body, limits)
+    ticket = await read_ticket(task, body, limits.of_model(served.positions))
     if len(ticket.inputs) != 1:
         raise Refused(422, f"a step is one of a single answer; send one of the {task.inputs.what}")
 

@@ -22,6 +22,7 @@ from regard.show.map import Map
 from regard.tasks.shared.received import TooLarge
 from regard.tasks.shared.words import Tokens, heads_of
 
+KEPT = 1024  # tokens of a text whose attention is kept for the next look
 LONG = 8_000_000  # weights of a site from which on a text is long: its pieces are not put together to words
 MOST = 1 << 28  # weights that are computed at once where nobody says how many: 1 GiB
 
@@ -105,6 +106,10 @@ def look_over(
     heads = {site: int(getattr(modules[site], "heads", 1)) for site in sites}
     sizes = {site: heads[site] * len(places) * len(tokens(site)[1][1]) for site in sites}
     part, total = wanted.get(), sum(sizes.values())
+    seen_ids, kept = [ids for site in sites for _, ids in tokens(site)[1:]], getattr(model, "kept_calls", None)
+    if kept is not None and any(len(ids) >= KEPT for ids in seen_ids):
+        text, layers = tuple(map(tuple, seen_ids[:1])), [modules[site] for site in sites]
+        read, run = run, lambda: kept.look(text, layers, read)
     if max(sizes.values(), default=0) <= LONG and total <= MOST:
         with torch.inference_mode(), trace(model, *sites, rows=places) as seen:
             run()
