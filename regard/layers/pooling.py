@@ -39,10 +39,10 @@ class PoolingAttend(Attend):
 class AttentionPool(nn.Module):
     """a = softmax(score(u, h_i)), read = sum_i a_i h_i, with a learned query u."""
 
-    def __init__(self, score: Score, width: int):
+    def __init__(self, dim: int, hidden: int, score: type[Score]):
         super().__init__()
-        self.context = nn.Parameter(torch.empty(width).uniform_(-(width**-0.5), width**-0.5))
-        self.attend = PoolingAttend(score)
+        self.context = nn.Parameter(torch.empty(hidden).uniform_(-(hidden**-0.5), hidden**-0.5))
+        self.attend = PoolingAttend(score(hidden, dim))
 
     def forward(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
         memory = Memory(self.attend.score.keys(states), states, mask)  # states at padding are finite
@@ -82,7 +82,7 @@ def or_zero(read: Tensor, mask: Tensor) -> Tensor:
 def build_pool(name: str, dim: int, *, hidden: int) -> nn.Module:
     """The pooling of that name, finite states (B, T, dim) and mask (B, T) -> (B, dim). An empty row gives 0."""
     if name == "attention":
-        return AttentionPool(Context(hidden, dim), hidden)
+        return AttentionPool(dim, hidden, Context)
     if name not in POOLS:
         raise ValueError(f"unknown pooling {name!r}; there are {', '.join(POOLS)}")
     return {"mean": MeanPool, "max": MaxPool, "last": LastPool}[name]()

@@ -199,7 +199,7 @@ class ViT(nn.Module):
             for layer in range(config.layers)
         )
         self.norm = nn.LayerNorm(dim, config.eps)
-        self.patch_pool = AttentionPool(Dot(dim, dim), dim) if config.pool == "attention" else None
+        self.patch_pool = AttentionPool(dim, dim, Dot) if config.pool == "attention" else None
         self.pooler = nn.Linear(dim, dim) if config.pooler else None
         self.head = nn.Linear(dim, config.classes) if config.labels else None
         self._begin()

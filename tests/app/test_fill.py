@@ -38,7 +38,7 @@ def test_fill_in_json(call: Any, filler: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", r"'' has no [MASK] to fill"),
+        ("", "the text is empty; give something to fill"),
         ("the cat", "'the cat' has no [MASK] to fill"),
         ("[MASK] " + "cat " * 16, "has 19 tokens and this model takes 16; shorten it"),
     ],

@@ -78,7 +78,7 @@ def test_many_lines_keep_their_order(call: Any, lively: str, suffix: str) -> Non
     assert (done.code, done.out, done.err) == (0, "", "")
     rows = [json.loads(line) for line in Path("out.txt").read_text().splitlines()]
     assert [row["source"] for row in rows] == texts
-    alone = {text: load(lively).translate(text, Decoding(max_length=4)).text for text in sorted(set(texts))}
+    alone = {text: load(lively).translate([text], Decoding(max_length=4))[0].text for text in sorted(set(texts))}
     assert [row["text"] for row in rows] == [alone[text] for text in texts]
 
 
