@@ -186,7 +186,7 @@ def test_a_recurrent_one_writes_and_shows_its_gates(call: Any, rnnlm: str) -> No
     assert "gates of layer 1, forget" in done.out
     done = call("generate", rnnlm, "9 b", "--show", "-", "--max-tokens", 8, "--sites", "stack.l1")
     assert done.code == 0
-    assert "stack.l1, forget" in done.out
+    assert "gates of layer 2, forget" in done.out
     assert "stack.l0" not in done.out
 
 
