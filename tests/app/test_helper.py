@@ -101,6 +101,7 @@ def test_files_have_the_rights_that_the_command_gives_them(call: Call, helper: i
         assert stat.S_IMODE((tmp_path / f"{mode}.svg").stat().st_mode) == mode
 
 
+@pytest.mark.usefixtures("signals_heard")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_its_work_as_it_ends_the_command(helper: int, number: signal.Signals) -> None:
     codes = []

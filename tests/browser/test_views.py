@@ -314,7 +314,7 @@ def test_a_step_of_a_tape_tells_its_largest_places(opened: Callable[..., Any]) -
     page.focus(".scroll")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    expect_told(page, "Step 1 · input: 010 · read 0: place 1 0.70")
+    expect_told(page, "Step 1 · input: 010 · read head: place 1 0.70")
     expect(page.locator(".memory .sub")).to_have_text("Memory after step 1")
 
 
