@@ -39,6 +39,9 @@ LARGEST_RECIPE = 1 << 20
 # Values in a JSON file: each takes some hundred bytes of memory, and may be two in the file.
 MOST_VALUES, MOST_VALUES_OF_TOKENIZER = 1 << 19, 1 << 22
 
+RANGE = re.compile(r"\{([0-9]{1,9})\.\.([0-9]{1,9})\}")  # "{000..009}" in a name: the numbers of files
+MOST_NUMBERED = 100_000  # files that such numbers stand for
+
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # errors of a full disk
 DRAFT = ".tmp-"  # names of incomplete files and folders begin with this
 
@@ -73,8 +76,8 @@ def find_file(name: str | Path) -> Path:
 
 
 def find_files(name: str | Path) -> list[Path]:
-    """ "train.{en,de}.gz" is train.en.gz and train.de.gz, source first; "shards/*.txt" is all files that fit
-    (`match_files`); else it is one file.
+    """ "train.{en,de}.gz" is train.en.gz and train.de.gz, source first; "train-{000..009}.tar" is ten files;
+    "shards/*.txt" is all files that fit (`match_files`); else it is one file.
 
     Each is found by `find_data`. A file whose own name has these braces or stars wins."""
     name = str(name)
@@ -83,8 +86,10 @@ def find_files(name: str | Path) -> list[Path]:
 
 def find_aligned(name: str | Path) -> list[list[Path]]:
     """Groups of files whose lines belong together: "train-*.{en,de}.gz" is [train-1.en.gz, train-1.de.gz] and so
-    on. Without braces each file is a group by itself."""
+    on. Without braces, or with numbers in them, each file is a group by itself."""
     name = str(name)
+    if RANGE.search(name):
+        return [[path] for path in find_files(name)]
     choices = _choices(name)
     first, *others = ([*_found(choice, name)] for choice in choices)
     if not others:
@@ -148,11 +153,22 @@ def _words(name: str) -> list[str]:
     if not pattern:
         raise DataError(f"{name} must have one pair of braces, as in train.{{en,de}}.gz, or none")
     words = pattern[2]
+    if numbers := RANGE.search(name):
+        return _numbered(name, *numbers.groups())
     if "," not in words:
         raise DataError(
             f"{name}: the braces must hold two names or more, separated by commas, as in train.{{en,de}}.gz"
         )
     return words.split(",")
+
+
+def _numbered(name: str, first: str, last: str) -> list[str]:
+    count = int(last) - int(first) + 1
+    if not 0 < count <= MOST_NUMBERED:
+        raise DataError(
+            f"{name}: the numbers in braces must rise, and be at most {MOST_NUMBERED:,}, as in {{000..009}}"
+        )
+    return [f"{number:0{len(first)}}" for number in range(int(first), int(last) + 1)]
 
 
 def class_folders(folder: Path, fits: Callable[[Path], bool]) -> dict[Path, list[Path]]:

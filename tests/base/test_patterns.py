@@ -66,3 +66,18 @@ def test_aligned_files_are_found_by_the_rest_of_their_names() -> None:
     make("s/en-3.de", "s/en-4.de")
     with pytest.raises(DataError, match=r"s/en-4\.de \(de\) has no file of en beside it"):
         find_aligned("s/*.{en,de}")
+
+
+def test_numbers_in_braces() -> None:
+    for number in range(8, 13):
+        Path(f"a{number}.txt").touch()
+        Path(f"a{number:03}.txt").touch()
+    assert names(find_files("a{8..12}.txt")) == [f"a{number}.txt" for number in range(8, 13)]
+    assert names(find_files("a{009..010}.txt")) == ["a009.txt", "a010.txt"]
+    assert names(find_files("a00{8..9}*")) == ["a008.txt", "a009.txt"]
+    assert find_aligned("a{8..9}.txt") == [[Path("a8.txt")], [Path("a9.txt")]]
+    for wrong in ("a{9..8}.txt", "a{0..999999999}.txt"):
+        with pytest.raises(DataError, match=r"the numbers in braces must rise, and be at most 100,000"):
+            find_files(wrong)
+    Path("a{8..9}.txt").touch()
+    assert names(find_files("a{8..9}.txt")) == ["a{8..9}.txt"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -105,7 +106,21 @@ def as_parquet(path: Path) -> None:
     parquet.write_table(pyarrow.table(columns).replace_schema_metadata(told), path)
 
 
-FORMS: dict[str, Callable[[Path], None]] = {"folder": as_folder, "set.npz": as_npz, "set.parquet": as_parquet}
+def as_tar(path: Path, names: tuple[str, ...] = CLASSES) -> None:
+    with tarfile.open(path, "w") as tar:
+        for number, label in enumerate(PICTURES.labels):
+            for kind, data in (("png", png(PICTURES.pixels[number])), ("cls", names[label].encode())):
+                info = tarfile.TarInfo(f"{number:06}.{kind}")
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+
+
+FORMS: dict[str, Callable[[Path], None]] = {
+    "folder": as_folder,
+    "set.npz": as_npz,
+    "set.parquet": as_parquet,
+    "set.tar": as_tar,
+}
 
 
 def changes(path: Path, *more: str) -> list[str]:
@@ -118,8 +133,8 @@ def test_pictures_of_every_form_train_and_keep_the_names_of_their_classes(
 ) -> None:
     FORMS[form](tmp_path / form)
     assert train(recipe, tmp_path / "run", *changes(tmp_path / form)).step == 4
-    # Folders are sorted by name; the others have an order of their own.
-    labels = tuple(sorted(CLASSES)) if form == "folder" else CLASSES
+    # Names alone are sorted; the others have an order of their own.
+    labels = tuple(sorted(CLASSES)) if form in ("folder", "set.tar") else CLASSES
     assert load(tmp_path / "run").model.config.labels == labels
     card = (tmp_path / "run" / "README.md").read_text()
     assert "22 images, 6 classes" in card  # a tenth, two of 24, is held out
@@ -288,6 +303,26 @@ def test_a_training_goes_on_as_if_it_had_never_stopped(recipe: str, tmp_path: Pa
     kept = [Folder(tmp_path / name).model().state_dict() for name in ("whole", "parts")]
     for name, weight in kept[0].items():
         assert torch.equal(weight, kept[1][name]), name
+
+
+def test_from_tars_it_goes_on_as_if_it_had_never_stopped(recipe: str, tmp_path: Path) -> None:
+    """As from arrays of the same images, bit by bit; a label that changed is refused."""
+    as_tar(tmp_path / "set.tar")
+    as_npz(tmp_path / "set.npz", order=tuple(sorted(CLASSES)))
+    varied = ["data.scale=0.5", "data.num_ops=1", "data.mixup=0.3", "model.dropout=0.1"]
+    tars, six = changes(tmp_path / "*.tar", *varied), "train.steps=6"
+    train(recipe, tmp_path / "arrays", *changes(tmp_path / "set.npz", *varied), six)
+    train(recipe, tmp_path / "whole", *tars, six)
+    train(recipe, tmp_path / "parts", *tars)
+    as_tar(tmp_path / "set.tar", CLASSES[::-1])
+    with pytest.raises(BadInput, match=r"set\.tar: other contents"):
+        train(recipe, tmp_path / "parts", *tars, six, resume=True)
+    as_tar(tmp_path / "set.tar")
+    train(recipe, tmp_path / "parts", *tars, six, resume=True)
+    weights = {name: Folder(tmp_path / name).model().state_dict() for name in ("arrays", "whole", "parts")}
+    for name, weight in weights["whole"].items():
+        assert torch.equal(weight, weights["arrays"][name]), name
+        assert torch.equal(weight, weights["parts"][name]), name
 
 
 def test_it_may_go_on_by_other_means(recipe: str, tmp_path: Path) -> None:

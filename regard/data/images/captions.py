@@ -1,4 +1,4 @@
-"""Images with captions: TSV, CSV, JSONL or COCO JSON beside a folder or a .zip of images.
+"""Images with captions: TSV, CSV, JSONL or COCO JSON beside a folder or a .zip of images, or tars of both.
 
 Every problem with the files is a DataError that names the line or the image."""
 
@@ -35,13 +35,13 @@ from regard.base.records import (
     value_of,
 )
 from regard.base.zip_files import explain_zip_errors, read_member
-from regard.data.images.images import Images, Size, decode_image, read_image
+from regard.data.images.images import LARGEST_IMAGE, Images, Size, decode_image, read_image
 from regard.data.images.memory_images import held_images, image_columns
+from regard.data.images.tar_images import Tell, are_tars, json_value, open_tars, text_of
 from regard.errors import DataError
 
 USUAL = (("image", "file_name", "filename"), ("caption", "text", "sentence"))  # names of columns
 LARGEST_JSON = 1 << 28  # bytes of a COCO file; COCO's own file has 92 MB
-LARGEST_IMAGE = 1 << 28  # bytes of a file in a .zip
 NUMBERED = re.compile(r"#[0-9]+$")  # Flickr8k: name.jpg#0 is the first caption of name.jpg
 
 Caption = tuple[str, str, str]  # where it is said, the image's name, the caption
@@ -86,7 +86,13 @@ class CaptionSet:
 
 
 def open_caption_set(
-    name: str | Path, *, images: str | Path = "", image: str = "", caption: str = "", only: str | Path = ""
+    name: str | Path,
+    *,
+    images: str | Path = "",
+    image: str = "",
+    caption: str = "",
+    only: str | Path = "",
+    tell: Tell = lambda _: None,
 ) -> CaptionSet:
     """The captions of a file or of a pattern of files, found here or under $REGARD_DATA, plain or compressed, in
     order of their images.
@@ -99,10 +105,17 @@ def open_caption_set(
     `images`: the folder or .zip with the images ("" = the folder of the file). `only`: a file with the names of the
     images to take, one per line.
 
+    Tars have the images in them: KEY.jpg with KEY.txt, a caption a line, or KEY.json; `image` names the kind of the
+    images' members and `caption` a key of the .json. What is left out of them is said by `tell`.
+
     Of rows in memory the image is the image itself, or a file in the folder `images` ("" = from here)."""
     if isinstance(name, MemoryRows):
         return _memory(name, image, caption, Path(images))
     paths = find_files(name)
+    if are_tars(paths):
+        if images or only:
+            raise DataError(f"{paths[0]} has its images in it: leave data.images and lists of images' names out")
+        return _tars(paths, image, caption, tell)
     captions: dict[str, list[str]] = {}  # by the names of their images
     places: dict[str, str] = {}  # where an image is first named
     for where, image_name, text in (row for path in paths for row in _read(path, image, caption)):
@@ -131,6 +144,25 @@ def _memory(rows: MemoryRows, image: str, caption: str, folder: Path) -> Caption
             refuse_empty(each, "caption", where)
     values = [folder / image if isinstance(image, str | Path) else image for image in images]
     return CaptionSet(held_images(values, f"{rows.where}[{{}}]".format), captions)
+
+
+def _tars(paths: Sequence[Path], image: str, caption: str, tell: Tell) -> CaptionSet:
+    def by_line(raw: bytes, where: str) -> tuple[str, ...]:
+        return _stripped(text_of(raw, where).split("\n"), where)
+
+    def by_key(raw: bytes, where: str) -> tuple[str, ...]:
+        key, texts = json_value(raw, where, caption, ("caption", "captions", *USUAL[1][1:]))
+        return _stripped(check_texts(texts, key, where), where)
+
+    readers = {"json": by_key} if caption else {"txt": by_line, "json": by_key}
+    return CaptionSet(*open_tars(paths, readers, image=image, what="caption", tell=tell))
+
+
+def _stripped(texts: Iterable[str], where: str) -> tuple[str, ...]:
+    """Without empty ones, if there are others."""
+    captions = tuple(text.strip() for text in texts if text.strip())
+    refuse_empty(" ".join(captions), "caption", where)
+    return captions
 
 
 # ---- the captions

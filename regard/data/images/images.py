@@ -29,6 +29,7 @@ KEPT = 16  # if they are also more than this many for each pixel that the model 
 STRIP = 1 << 18  # pixels that are converted at a time
 # Pixels; its decoder takes 16 bytes for each, others 4 at most. Pillow's own limit is 178 million.
 MOST_WEBP = 1 << 26
+LARGEST_IMAGE = 1 << 28  # bytes of a file in a .zip or .tar
 LONGEST_SIDE = 1_000_000  # pixels, as libpng's: each row of an image takes memory of its own
 MOST_RESIZED = 1 << 26  # pixels of an image that is resized to be cropped; a very long image would fill the memory
 

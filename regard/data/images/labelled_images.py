@@ -1,4 +1,4 @@
-"""Labelled images from a folder, an .npz or a .parquet file, decoded on demand.
+"""Labelled images from a folder, an .npz or a .parquet file, or tars, decoded on demand.
 
 Every problem with the files is a DataError that names the image."""
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
@@ -13,18 +14,20 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.base.files import class_folders, explain_os_errors, find_file
+from regard.base.files import class_folders, explain_os_errors, find_files
 from regard.base.memory_rows import MemoryRows
-from regard.base.records import Columns, first_ten, need_parquet
+from regard.base.records import Columns, check_text, first_ten, need_parquet, refuse_empty
 from regard.base.zip_files import explain_zip_errors
 from regard.data.images.images import SUFFIXES, Images, Size, decode_image, is_image, read_image
 from regard.data.images.memory_images import held_images, image_columns
+from regard.data.images.tar_images import Tell, are_tars, json_value, open_tars, text_of
 from regard.errors import DataError
 
 LARGEST = 16 << 30  # bytes that an array may declare; even a small file can declare more than fits in memory
 MOST_CLASSES = 100_000  # their names are in config.json, which may have at most 16 MiB
 ARRAYS = (("images", "labels"), ("x", "y"), ("data", "targets"))
 COLUMNS = (("image", "img"), ("label", "labels"))
+NUMBER = re.compile("-?[0-9]{1,18}")  # a label that is one
 PACKED = ("header", "scans", "offsets")
 TABLES = ("classes", "names")  # the names of classes, where the images of each are stacked
 
@@ -63,22 +66,28 @@ class ImageSet(Images):
         return ImageSet(self.labels[rows], self.classes, name=part.name, pixels=part.pixels, decode=part.decode)
 
 
-def open_image_set(path: str | Path, *, image: str = "", label: str = "") -> ImageSet:
-    """A folder with a folder for each class, an .npz or a .parquet file, found here or under $REGARD_DATA; or rows
-    in memory.
+def open_image_set(path: str | Path, *, image: str = "", label: str = "", tell: Tell = lambda _: None) -> ImageSet:
+    """A folder with a folder for each class, an .npz or a .parquet file, or a .tar, or a pattern of tars, found
+    here or under $REGARD_DATA; or rows in memory.
 
-    `image` and `label` name the arrays or columns ("" = the usual names)."""
+    `image` and `label` name the arrays or columns ("" = the usual names), in a .tar the kind of the images' members
+    and a key of the .json. What is left out of tars is said by `tell`."""
     if isinstance(path, MemoryRows):
         return _memory(path, image, label)
-    path = find_file(path)
-    if path.is_dir():
+    paths = find_files(path)
+    if are_tars(paths):
+        images = _tars(paths, image, label, str(path), tell)
+        path = paths[0]
+    elif len(paths) > 1:
+        raise DataError(f"{path} is {len(paths):,} files, such as {paths[0]}; of images only tars may be several")
+    elif (path := paths[0]).is_dir():
         images = _folder(path)
     elif path.suffix.lower() == ".npz":
         images = _npz(path, image, label)
     elif path.suffix.lower() == ".parquet":
         images = _parquet(path, image, label)
     else:
-        raise DataError(f"{path} must be a folder with a folder for each class, or end in .npz or .parquet")
+        raise DataError(f"{path} must be a folder with a folder for each class, or end in .npz, .parquet or .tar")
     if not len(images):
         raise DataError(f"{path} holds no images; it needs at least one")
     if len(images.classes) > MOST_CLASSES:
@@ -125,6 +134,34 @@ def _memory(rows: MemoryRows, image: str, label: str) -> ImageSet:
     labels, classes = _classes(np.array(values), (), rows.where)
     held = held_images(images, f"{rows.where}[{{}}]".format)
     return ImageSet(labels, classes, name=held.name, pixels=held.pixels, decode=held.decode, files=held.files)
+
+
+def _tars(paths: Sequence[Path], image: str, label: str, where: str, tell: Tell) -> ImageSet:
+    """KEY.jpg with its class, a number or a name, in KEY.cls or under a key of KEY.json."""
+
+    def by_key(raw: bytes, where: str) -> str:
+        key, value = json_value(raw, where, label, COLUMNS[1])
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return _filled(str(value) if whole else check_text(value, key, where), where)
+
+    readers = {"json": by_key} if label else {"cls": _class_name, "json": by_key}
+    images, names = open_tars(paths, readers, image=image, what="label", tell=tell)
+    if all(map(NUMBER.fullmatch, names)):
+        labels, classes = _classes(np.array([int(name) for name in names], np.int64), (), where)
+    else:
+        classes = tuple(sorted(set(names)))
+        places = {name: place for place, name in enumerate(classes)}
+        labels = np.array([places[name] for name in names], np.int64)
+    return ImageSet(labels, classes, name=images.name, decode=images.decode)
+
+
+def _class_name(raw: bytes, where: str) -> str:
+    return _filled(text_of(raw, where), where)
+
+
+def _filled(name: str, where: str) -> str:
+    refuse_empty(name, "label", where)
+    return name.strip()
 
 
 def _npz(path: Path, image: str, label: str) -> ImageSet:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.base.fields import file_names, setting
+from regard.learn.progress import say
 from regard.tasks.shared.image_settings import AugmentedSplits
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 class CaptionSettings(AugmentedSplits["CaptionSet"]):
     """A recipe's [data] (`data.images.captions` describes the forms of files)."""
 
-    form = "a file of captions: TSV, CSV or JSONL with the columns image and caption, or COCO's JSON"
+    form = "a file of captions: TSV, CSV or JSONL with the columns image and caption, COCO's JSON, or tars"
     sets = ("scenes",)
 
     images: str = ""  # the folder or .zip that the images are in; without one, the folder of the captions
@@ -43,7 +44,9 @@ class CaptionSettings(AugmentedSplits["CaptionSet"]):
         from regard.data.images.captions import open_caption_set
 
         file, names = getattr(self, split) or self.train, getattr(self, f"{split}_names")
-        return open_caption_set(file, images=self.images, image=self.image, caption=self.caption, only=names)
+        return open_caption_set(
+            file, images=self.images, image=self.image, caption=self.caption, only=names, tell=say
+        )
 
     def captions(self, split: str) -> CaptionSet:
         """The images of train, valid or test with their captions."""

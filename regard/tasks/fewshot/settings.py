@@ -9,6 +9,7 @@ import numpy as np
 
 from regard.base.fields import file_names, setting
 from regard.base.files import find_file
+from regard.learn.progress import say
 from regard.tasks.shared.image_settings import ImageSplits
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class EpisodeSettings(ImageSplits["ImageSet"]):
     """A recipe's [data] (`labelled_images.py` describes the forms of files). How many classes and examples an
     episode has is the model's: model.ways and model.shots."""
 
-    form = "images: a folder with a folder for each class, an .npz or a .parquet file"
+    form = "images: a folder with a folder for each class, an .npz or a .parquet file, or tars"
     sets = ("glyphs",)
 
     train_count: int = setting(400, at_least=1)  # training classes of a generated set
@@ -89,7 +90,7 @@ class EpisodeSettings(ImageSplits["ImageSet"]):
     def open(self, split: str) -> ImageSet:
         from regard.data.images.labelled_images import open_image_set
 
-        return open_image_set(getattr(self, split) or self.train, image=self.image, label=self.label)
+        return open_image_set(getattr(self, split) or self.train, image=self.image, label=self.label, tell=say)
 
     def classes(self, split: str, ways: int = 1) -> tuple[ImageSet, list[Chosen]]:
         """The images of train, valid or test, and the classes among them that episodes are drawn from, of `ways`

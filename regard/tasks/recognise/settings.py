@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from regard.base.fields import setting
+from regard.learn.progress import say
 from regard.tasks.shared.image_settings import AugmentedSplits
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 class ImageSettings(AugmentedSplits["ImageSet"]):
     """A recipe's [data] (`data.images.labelled_images` describes the forms of files)."""
 
-    form = "images: a folder with a folder for each class, an .npz or a .parquet file"
+    form = "images: a folder with a folder for each class, an .npz or a .parquet file, or tars"
     sets = ("shapes",)
 
     image: str = ""  # the column or array that holds the images
@@ -36,7 +37,7 @@ class ImageSettings(AugmentedSplits["ImageSet"]):
     def open(self, split: str) -> ImageSet:
         from regard.data.images.labelled_images import open_image_set
 
-        return open_image_set(getattr(self, split) or self.train, image=self.image, label=self.label)
+        return open_image_set(getattr(self, split) or self.train, image=self.image, label=self.label, tell=say)
 
     def images(self, split: str) -> tuple[ImageSet, np.ndarray]:
         """The images of train, valid or test: where they are, and which of them."""

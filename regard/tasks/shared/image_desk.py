@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from regard.base.files import find_data
+from regard.base.files import find_files
 from regard.data.artifacts import Artifacts
 from regard.runs.folder import Folder
 from regard.tasks.core.card import Options
@@ -25,7 +25,7 @@ class ImageDesk(Desk[S, R, D]):
     def has_columns(self, settings: S) -> bool:
         """A folder has none."""
         files = settings.test_files
-        return bool(files) and not any(find_data(name).is_dir() for name in files)
+        return bool(files) and not any(path.is_dir() for name in files for path in find_files(name))
 
     def reader(self, run: R, options: Options) -> Callable[[Path], OpenedImage]:
         return run.open

@@ -108,7 +108,7 @@ def test_a_damaged_image_is_named(tmp_path):
 
 def test_other_files_are_refused(tmp_path):
     (tmp_path / "a.csv").write_text("a,b")
-    with pytest.raises(DataError, match=r"must be a folder .* or end in \.npz or \.parquet"):
+    with pytest.raises(DataError, match=r"must be a folder .* or end in \.npz, \.parquet or \.tar"):
         open_image_set(tmp_path / "a.csv")
 
 
