@@ -172,3 +172,5 @@ def test_a_weight_of_a_long_text_is_not_opened(run, ids):
         assert done.status_code == 413
         assert "a weight is opened in texts of some hundred tokens" in done.text
         assert peak.mib < 40
+        unasked = client.get(f"{address}/answers/{answer}/cell", params={**where, "first": "true"})
+        assert (unasked.status_code, unasked.json()) == (200, None)

@@ -21,7 +21,7 @@ from regard.show.plain import plain
 from regard.show.site_names import site_name
 from regard.tasks.core.results import Answer
 from regard.tasks.core.run import Run
-from regard.tasks.shared.looking import LONG
+from regard.tasks.shared.looking import LONG, Part, wanted_part
 from regard.tasks.shared.reader_answers import BarsAndLooks
 from regard.tasks.shared.received import TooLarge
 
@@ -34,6 +34,7 @@ CLOSE = 2e-3  # a picture's weights are rounded, and those of a batch may differ
 FAINT = (
     0.1  # of looks whose largest weight is below this, weights must be as much closer: else others are like them
 )
+TOO_LONG = "a weight is opened in texts of some hundred tokens; this one is longer"
 NOT_A_LOOK = (
     "this is not the look of one query: it was made of several. Choose a layer under Where, and open a weight there"
 )
@@ -58,20 +59,27 @@ class Cell:
         """What to do in the model's thread."""
 
         def work(run: Run) -> dict[str, Any] | None:
-            shown = self.shown(answer)
-            sites = [self.site] if self.site else self.likely(served)
-            check_count(shown.weights.size * len(sites), limits.numbers)
-            heads = max((each["heads"] or 1 for each in served.sites if each["name"] in sites), default=1)
-            if heads * len(shown.columns) ** 2 > LONG:
-                raise TooLarge(
-                    f"a weight is opened in texts of some hundred tokens; this one has {len(shown.columns):,}"
-                )
-            found = self.found(run, answer, sites, shown)
-            if found is None and not self.first:
-                raise Refused(422, NOT_A_LOOK)
-            return None if found is None else self.data(run, answer, found, shown, limits)
+            try:
+                return self.work(run, served, answer, limits)
+            except TooLarge:
+                if self.first:
+                    return None
+                raise
 
         return work
+
+    def work(self, run: Run, served: Served, answer: Answer, limits: Limits) -> dict[str, Any] | None:
+        sites = [self.site] if self.site else self.likely(served)
+        with wanted_part(Part(most=LONG)):  # else a long text's weights would be computed before it is refused
+            shown = self.shown(answer)
+        check_count(shown.weights.size * len(sites), limits.numbers)
+        heads = max((each["heads"] or 1 for each in served.sites if each["name"] in sites), default=1)
+        if heads * len(shown.columns) ** 2 > LONG:
+            raise TooLarge(TOO_LONG)
+        found = self.found(run, answer, sites, shown)
+        if found is None and not self.first:
+            raise Refused(422, NOT_A_LOOK)
+        return None if found is None else self.data(run, answer, found, shown, limits)
 
     def likely(self, served: Served) -> list[str]:
         """The sites that a picture may be of: the one that its table is named after, the usual one first."""
@@ -80,7 +88,10 @@ class Cell:
         return named or sorted(names, key=lambda name: name != served.alignment)
 
     def shown(self, answer: Answer) -> Shown:
-        picture = anew(answer).picture([self.site] if self.site else [])
+        try:
+            picture = anew(answer).picture([self.site] if self.site else [])
+        except TooLarge:
+            raise TooLarge(TOO_LONG) from None
         if picture is None:
             raise Refused(404, "nothing was looked at for this answer")
         picture = picture.looks if isinstance(picture, BarsAndLooks) else picture

@@ -22,7 +22,7 @@ import {showMatrix} from "./matrix.js";
 import {siteTitle} from "./said.js";
 
 const LOW = 200; // pixels: a chosen head that begins lower in the window is scrolled to
-const TILE = 1_500_000; // weights of a head that are asked for at once
+const TILE = 400_000; // weights of a head that are asked for at once: 0.8 MB
 const SMALL = 56; // rows and columns of a small map; of more, the largest weight of several is shown
 
 export function show(element, data, host = {}) {

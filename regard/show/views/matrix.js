@@ -189,7 +189,7 @@ function lookWords(look, row, column) {
   const own = weights.subarray(start, start + columns.length),
     number = value => make("span", {class: "number"}, numberOf(value, top));
   const found = strongest(own),
-    list = found.flatMap(at => [tokenOf(columns[at]), " ", number(own[at]), " "]);
+    list = found.flatMap(at => [...placed(columns, at), " ", number(own[at]), " "]);
   const verb = of === "gate" ? " is open at " : " looks at ";
   const said = [
     tokenOf(rows[row]),
@@ -197,7 +197,12 @@ function lookWords(look, row, column) {
   ];
   if (column === null || column === found[0]) return said;
   const there = hidden?.[start + column] ? "may not be looked at" : number(own[column]);
-  return [...said, " · here ", tokenOf(columns[column]), " ", there];
+  return [...said, " · here ", ...placed(columns, column), " ", there];
+}
+
+/** A word; of a long text, which has many that are alike, also its place. */
+function placed(names, at) {
+  return [tokenOf(names[at]), ...(names.length > LINKED ? [` (${at + 1})`] : [])];
 }
 
 /** Who looks at a column: "the" is looked at by "die" 0.60, and on average 0.12 */
