@@ -57,13 +57,11 @@ def files(tmp_path_factory):
 
 
 @pytest.fixture
-def folder(files, tmp_path, tmp_path_factory, monkeypatch):
+def folder(files, tmp_path, monkeypatch):
     """A fresh folder with the files that the pages speak of."""
     here = tmp_path / "here"
     shutil.copytree(files, here)
     monkeypatch.chdir(here)
-    # Of the helper that a page starts and stops. Paths of sockets are short.
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
     return here
 
 

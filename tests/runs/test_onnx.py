@@ -17,7 +17,6 @@ from regard.runs.onnx_file import CLOSE, GRAPHS, Graph, check_graph
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "states": ("bert", {"head": "none"}),
     "masked and next": ("bert", {"head": "pretrain"}),
-    "next": ("bert", {"head": "next"}),
     "spans": ("bert", {"head": "span", "segments": 2}),
     "texts": ("bert", {"head": "classify", "labels": LABELS, "bigrams": 7, "segments": 1}),
     "pooled": ("pooling", {"cell": "lstm", "bigrams": 7}),
