@@ -172,11 +172,11 @@ def test_a_thousand_tokens_are_a_text_that_answers_at_once(opened: Callable[...,
     table[0, 0] = 1
     page = opened(Map(table, words, words, "T"))
     hover(page, ".word:nth-child(501)", 0.5, 0.5)
-    expect_told(page, "w500 looks at w499 0.75 · here w500 0.00")
+    expect_told(page, "w500 looks at w499 (500) 0.75 · here w500 (501) 0.00")
     page.click("text=Map")
     assert place(page.locator(".cells canvas"))["width"] <= 1100
     hover(page, ".cells canvas", 0.1005, 0.1005)
-    expect_told(page, "w100 looks at w99 0.75", more=True)
+    expect_told(page, "w100 looks at w99 (100) 0.75", more=True)
     assert whole_width(page) <= 1200
 
 

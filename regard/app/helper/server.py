@@ -135,6 +135,7 @@ def carry_out(connection: socket.socket, request: dict[str, Any], streams: list[
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the helper was started without
         tell(connection, {"process": os.getpid()})
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
