@@ -47,7 +47,7 @@ def compare(logits: Tensor, monkeypatch: pytest.MonkeyPatch, **options: Any) -> 
     assert kernel is not None
     with monkeypatch.context() as patched:
         patched.setattr(rows_module, "choice_cuda", None)
-        wanted, after = take_step(Says(logits), rows)  # type: ignore[arg-type]
+        wanted, after = take_step(Says(logits.clone()), rows)  # type: ignore[arg-type]
     outcome, tokens, totals, least = kernel.choose(logits, rows.totals, rows.least, rules, early=rows.minimum > 0)
     possible = wanted[2] > 0
     assert outcome[2].tolist() == wanted[2].tolist()
