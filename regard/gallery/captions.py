@@ -39,7 +39,7 @@ SLIDERS = {"number": (0, 29), "photo": (0, 4)}
 COLOURS = ["red", "blue", "green", "yellow", "white"]
 # Of each photograph that comes with `photos`: two good captions, and how good that of the model was found.
 JUDGED = [
-    (["a raccoon sits among green leaves", "a grey and black raccoon in the grass looks up"], "minor errors"),
+    (["a raccoon sits among green leaves", "a grey and black raccoon in the grass looks up"], "related"),
     (["a woman in an orange space suit before a flag", "an astronaut beside a model of a shuttle"], "related"),
     (["a brown cat looks into the camera", "the face of a tabby cat with green eyes"], "related"),
     (["a cup of coffee with a spoon on a wooden table", "a red saucer under a cup of espresso"], "unrelated"),
@@ -111,10 +111,10 @@ def a_photograph(photo: int = 1) -> Looks:
 
 
 def photographs_graded() -> Sheet:
-    """Five photographs, graded by hand: right, with minor errors, related, unrelated; none is right. The score
-    stands below each caption, but it counts what is rare over these five alone, and is rough. Look at the mistakes:
-    in the photographs that it learned from, what is black, white and on grass is a dog, so a raccoon must be
-    one."""
+    """Five photographs, graded by hand in the same way: three captions are related, two are not, and none is right
+    or nearly so. The score stands below each, but it counts what is rare over these five alone, and is rough. Look
+    at the mistakes: in the photographs that it learned from, what is black, white and on grass is a dog, so a
+    raccoon must be one."""
     shown, run = [photograph(number) for number in range(len(JUDGED))], regard.load(CAPTIONER)
     answers, wanted = [answer.text for answer in run.caption(shown)], [texts for texts, _ in JUDGED]
     _, scores = cider(answers, wanted)

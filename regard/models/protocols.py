@@ -121,7 +121,8 @@ class Generator(Module, Protocol):
         ...
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """The last tokens (N,) -> logits of the next ones (N, V) and the state after them."""
+        """The last tokens (N,) -> logits of the next ones (N, V), which may be overwritten then, and the state
+        after them."""
         ...
 
 

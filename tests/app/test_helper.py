@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from regard.app.helper.client import connected, hear, tell
-from regard.app.helper.control import sentence, stop, told
+from regard.app.helper.control import sentence, start, stop, told
 from regard.app.helper.place import folder, is_own, own_folder, socket_path
-from regard.errors import BadInput
+from regard.errors import BadInput, RunError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks")
 Call = Callable[..., subprocess.CompletedProcess[str]]
@@ -171,6 +171,14 @@ def test_one_that_was_killed_is_not_waited_for(call: Call) -> None:
     assert started.returncode == 0, started.stderr
     assert f"process {process})" not in started.stdout
     assert stop() == 1
+
+
+def test_one_of_another_package_is_not_waited_for(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.app.helper.place.__version__", "another")
+    monkeypatch.setattr("regard.app.helper.control.PATIENCE", 1e9)
+    with pytest.raises(RunError, match="did not start"):
+        start()
+    assert not list(folder().glob("*.sock"))
 
 
 def test_it_ends_when_nobody_asks(place: Path) -> None:

@@ -8,23 +8,9 @@ from typing import Any
 from urllib.parse import urljoin
 
 import pytest
-from expected import expect, expect_state, place
+from expected import VIEWS, expect, expect_state, place
 
 Visit = Callable[..., Any]
-VIEWS = {  # of shipped models, one of each kind
-    "bandits": "map",
-    "copy": "tape",
-    "dates": "map",
-    "dates-seq2seq": "heads",
-    "de-en": "map",
-    "omniglot": "examples",
-    "reviews": "document",
-    "scenes": "looks",
-    "sentences-bert": "map",
-    "shakespeare": "map",
-    "shapes": "overlay",
-    "shapes-senet": "gates",
-}
 
 
 def answer(page: Any) -> Any:

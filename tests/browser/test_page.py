@@ -8,23 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from expected import does_not_scroll_sideways, expect, expect_state, place, state
+from expected import VIEWS, does_not_scroll_sideways, expect, expect_state, place, state
 
 Visit = Callable[..., Any]
-VIEWS = {  # of shipped models, one of each kind
-    "bandits": "map",
-    "copy": "tape",
-    "dates": "map",
-    "dates-seq2seq": "heads",
-    "de-en": "map",
-    "omniglot": "examples",
-    "reviews": "document",
-    "scenes": "looks",
-    "sentences-bert": "map",
-    "shakespeare": "map",
-    "shapes": "overlay",
-    "shapes-senet": "gates",
-}
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)></script>\u202eevil\u2066\0 💥&lt;b&gt;{{7*7}}'
 
 

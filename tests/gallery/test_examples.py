@@ -217,7 +217,7 @@ def test_a_photograph_of_ones_own_is_captioned(tmp_path: Path) -> None:
 def test_photographs_have_the_captions_that_were_graded() -> None:
     """The grades were given by hand, so they hold for these captions alone."""
     assert [(entry.grade, entry.caption) for entry in captions.photographs_graded().entries] == [
-        ("minor errors", "a black and white dog is running through the grass ."),
+        ("related", "a black and white dog is running through the grass ."),
         ("related", "a man in a red shirt and a white shirt is standing in front of a red building ."),
         ("related", "two dogs are playing with a toy in the sand ."),
         ("unrelated", "a little girl in a yellow shirt is sitting on a red slide ."),

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from regard.app.helper.client import connected, hear, tell
-from regard.app.helper.place import folder, own_folder
+from regard.app.helper.place import folder, own_folder, socket_path
 from regard.errors import BadInput, RunError
 
-PROGRAM = "from regard.app.helper.server import serve; serve()"
+# It ends at once where it finds another package than this one, or files that were changed meanwhile.
+PROGRAM = "import sys; from regard.app.helper.server import serve; serve(sys.argv[1])"
 PATIENCE = 120.0  # seconds until it must have imported everything
 
 
@@ -52,7 +53,7 @@ def start() -> dict[str, Any]:
     own_folder()
     stop()  # those of other versions
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", PROGRAM, str(socket_path())],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

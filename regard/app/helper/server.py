@@ -19,14 +19,17 @@ from typing import Any
 
 from regard.app.helper.client import LONGEST, tell
 from regard.app.helper.place import own_folder, socket_path
+from regard.errors import RunError
 
 IDLE = 24 * 3600.0  # seconds without a question after which it ends
 
 
-def serve() -> None:
-    """Until it is stopped, or nobody has asked for a day."""
+def serve(expected: str = "") -> None:
+    """Until it is stopped, or nobody has asked for a day; only at the socket that is expected, where one is."""
     own_folder()
     path = socket_path()
+    if expected not in ("", str(path)):
+        raise RunError(f"the helper would be reached at {path}, and is expected at {expected}")
     before = os.umask(0o177)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
