@@ -152,6 +152,11 @@ def test_the_report_is_what_was_counted() -> None:
 # ---- children
 
 
+def take(mib: int) -> None:
+    """Not by malloc, which may have as much at hand."""
+    mmap.mmap(-1, mib * MIB)[:: mmap.PAGESIZE] = bytes(mib * MIB // mmap.PAGESIZE)
+
+
 def test_how_children_end() -> None:
     assert in_child(lambda: {"a": 1}).result == {"a": 1}
     assert in_child(lambda: os.kill(os.getpid(), 10)).code == -10
@@ -160,12 +165,7 @@ def test_how_children_end() -> None:
     assert failed.result is None
     late = in_child(lambda: time.sleep(60), seconds=0.3)
     assert (late.late, late.code) == (True, -9)
-
-    def takes() -> None:
-        mmap.mmap(-1, 50 * MIB)[:: mmap.PAGESIZE] = bytes(50 * MIB // mmap.PAGESIZE)
-
-    # Not by malloc, which may have as much at hand.
-    assert in_child(takes).peak > 45
+    assert in_child(lambda: take(50)).peak > 45
     assert "Cannot allocate memory" in in_child(lambda: len(mmap.mmap(-1, 500 * MIB)), memory=100 * MIB).said
 
 
@@ -197,7 +197,12 @@ def test_what_is_a_fault_of_a_folder(found: dict[str, object] | None, said: str)
     ended = in_child(lambda: answer)
     with pytest.raises(Fault, match=said):
         judge(ended, {"answer": "a"}, "x", 1.0)
-    taken = in_child(lambda: (bytearray(300 * MIB), {"end": "refused", "outside": []})[1])
+
+    def refused() -> dict[str, object]:
+        take(300)
+        return {"end": "refused", "outside": []}
+
+    taken = in_child(refused)
     with pytest.raises(Fault, match=r"took 3\d\d MiB"):
         judge(taken, {"answer": "a"}, "x", 1.0)
 
