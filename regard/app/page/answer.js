@@ -79,7 +79,7 @@ export function showAnswer(element, answer, asked) {
   if (shares.length === 1) parts.push(make("span", {class: "amount"}, percent(shares[0][1])));
   else if (shares.length) parts.push(bars(shares));
   for (const [name, rows] of lists) {
-    parts.push(make("h3", {class: "quiet"}, name), bars(rows));
+    parts.push(lists.length > 1 ? make("h3", {class: "quiet"}, name) : "", bars(rows));
     delete rest[name.replace(/ \d+$/, "")];
     delete rest.probability;  // of the first
   }

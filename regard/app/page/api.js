@@ -136,6 +136,14 @@ export async function* events(path, body, signal) {
   }
 }
 
+/** The models, without the images among their examples. */
+export const MODELS = "api/models?images=false";
+
 export function modelPath(name) {
   return `api/models/${encodeURIComponent(name)}`;
+}
+
+/** A model with the images among its examples, which are asked for once. */
+export async function withImages(model) {
+  return model.partial ? Object.assign(model, {partial: false}, await get(modelPath(model.name))) : model;
 }

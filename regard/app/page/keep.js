@@ -1,6 +1,6 @@
 // Keeping what is seen: pictures and numbers as files, and the address of the page.
 import {addressOf} from "./address.js";
-import {Failure, isKept, request} from "./api.js";
+import {Failure, MODELS, isKept, request} from "./api.js";
 import {button, make} from "./dom.js";
 
 const TABLE = "<!-- kept -->";  // in page/kept.html: where the answers go
@@ -24,10 +24,10 @@ async function savedPage({panels, state, entries}) {
   for (const panel of panels.filter(one => one.answer)) {
     const {model, task, question} = panel, {values} = question();
     const own = {...task, inputs: {...task.inputs, examples: values}}, before = models.get(model.name)?.tasks ?? [];
-    models.set(model.name, {...model, tasks: [...before.filter(one => one.task !== task.task), own]});
+    models.set(model.name, {...model, partial: false, tasks: [...before.filter(one => one.task !== task.task), own]});
     answers.push(...await panel.entries());
   }
-  answers.push(["api/models", null, {models: [...models.values()]}, 200]);
+  answers.push([MODELS, null, {models: [...models.values()]}, 200]);
   const hash = addressOf({...state, input: "text" in state.input ? state.input : {example: 0}});
   const table = JSON.stringify({answers, files: {}, hash}).replaceAll("<", "\\u003c");
   return page.replace(TABLE, () => `<script type="application/json" id="kept">${table}</script>`);

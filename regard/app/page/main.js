@@ -1,5 +1,5 @@
 // The page: a question, and one or two models that answer it.
-import {Failure, get, isKept, whenLost, whenSignedOut} from "./api.js";
+import {Failure, MODELS, get, isKept, whenLost, whenSignedOut, withImages} from "./api.js";
 import {readAddress, writeAddress} from "./address.js";
 import {Ask, alike, inputsOf} from "./ask.js";
 import {modelList} from "./choose.js";
@@ -88,6 +88,20 @@ class Page {
     return panel;
   }
 
+  /** Shows something of the model that a state names, once the images of its examples are there; if they are waited for,
+      what is chosen meanwhile is shown instead. */
+  async once(state, show) {
+    const latest = this.latest = {}, [model] = this.found(state);
+    try {
+      if (model.partial) await withImages(model);
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      if (this.latest === latest) this.ask.fail(error.message);
+      return;
+    }
+    if (this.latest === latest) show();
+  }
+
   // -- state
 
   get state() {
@@ -104,6 +118,10 @@ class Page {
 
   /** Show what an address says. */
   restore(state) {
+    this.once(state.panels[0], () => this.restoreNow(state));
+  }
+
+  restoreNow(state) {
     this.restoring = true;
     clearTimeout(this.keeping);
     this.panels.splice(0).forEach(one => one.close());
@@ -121,6 +139,10 @@ class Page {
   }
 
   chooseModel(name, verb = "") {
+    this.once({model: name}, () => this.chooseNow(name, verb));
+  }
+
+  chooseNow(name, verb) {
     const [model, task] = this.found({model: name, task: verb}), [first, second] = this.panels;
     this.stop();
     first.set(model, task);
@@ -226,7 +248,7 @@ async function start() {
     find("ask").focus();
   });
   try {
-    const {models} = await get("api/models"), waiting = find("waiting");
+    const {models} = await get(MODELS), waiting = find("waiting");
     if (!models.some(one => one.status !== "broken")) {
       waiting.textContent = models.map(one => one.error).join(" ") || "This server has no models.";
       return;

@@ -1,5 +1,5 @@
 // One model's side of the page: its answer, where it looked for it, and its decoding step by step.
-import {Failure, events, get, isHeld, isKept, modelPath, post} from "./api.js";
+import {Failure, events, get, isHeld, isKept, modelPath, post, withImages} from "./api.js";
 import {showAnswer, textOf} from "./answer.js";
 import {textInput} from "./ask.js";
 import {systemOf} from "./choose.js";
@@ -398,9 +398,11 @@ export class Panel {
 
   /** The task's own images with what is seen of each at a site: [{image, data}]. */
   async examples(site) {
-    const {inputs: {schema, examples}, task} = this.task, key = `${this.model.name}/${task}/${site}`;
-    if (isKept || schema.format !== "byte" || examples.length < 2) return [];
+    const {inputs: {schema}, task} = this.task, key = `${this.model.name}/${task}/${site}`;
+    if (isKept || schema.format !== "byte") return [];
     const fetched = async () => {
+      const {tasks} = await withImages(this.model), {inputs: {examples}} = tasks.find(one => one.task === task);
+      if (examples.length < 2) return [];
       const {answers} = await post(`${modelPath(this.model.name)}/${task}`, {...this.body(), inputs: examples});
       const looks = answers.map(({id}) => fetchLook(this.model.name, id, {site}));
       return (await Promise.all(looks)).map((data, at) => ({image: examples[at], data}));

@@ -77,8 +77,10 @@ class Api:
         return Json(description(await self.shelf.models(), self.limits, self.root))
 
     async def models(self, request: Request) -> Response:
-        models = await self.shelf.models()
-        return Json({"models": [model.to_dict(self.limits) for model in models.values()]})
+        """The page asks without the images among the examples, which are most of the bytes, and then for the model
+        that it shows."""
+        images, models = request.query_params.get("images") != "false", await self.shelf.models()
+        return Json({"models": [model.to_dict(self.limits, images=images) for model in models.values()]})
 
     async def model(self, request: Request) -> Response:
         models = await self.shelf.models()

@@ -56,7 +56,10 @@ def description(models: Mapping[str, Served], limits: Limits, root: str = "") ->
     paths: Table = {
         "/health": {"get": operation("Whether the server answers.", {"type": "object"})},
         "/metrics": {"get": operation("Counters in Prometheus' text form.", media="text/plain")},
-        "/api/models": {"get": operation("The models, and what each is asked with.", {"type": "object"})},
+        "/api/models": {
+            "get": operation("The models, and what each is asked with.", {"type": "object"}),
+            "parameters": [{"name": "images", "in": "query", "schema": {"type": "boolean"}}],
+        },
         "/api/models/{model}": {
             "get": operation("One model.", {"type": "object"}),
             "parameters": [path("model", models)],

@@ -24,6 +24,7 @@ SIDE = 32  # of an overview, as page/look.js asks for it
 TOP = 10  # candidates of a step, as page/stepping.js asks for them
 STEPS = 64  # of an answer, at most
 TOO_MUCH = 413
+MODELS = "api/models?images=false"  # asked for the models by page/main.js
 
 Ask = Callable[[str, Any], Awaitable[tuple[int, Any]]]
 
@@ -54,7 +55,7 @@ async def _write(
         files[model["name"]] = f"data/{number}.js"
         written.append(out / files[model["name"]])
         write_file(written[-1], f"regard.keep({json_text(entries)});\n".encode())
-    table = kept_table([("api/models", None, {"models": models}, 200)], files)
+    table = kept_table([(MODELS, None, {"models": models}, 200)], files)
     written.insert(0, out / "index.html")
     write_file(written[0], kept_page(table, gallery).encode())
     shelf.close()

@@ -36,6 +36,19 @@ def test_every_shipped_model_is_listed(client: TestClient) -> None:
     assert client.get("/api/models/dates").json()["name"] == "dates"
 
 
+def test_images_among_examples_can_be_left_out_of_the_list(client: TestClient) -> None:
+    light = {one["name"]: one for one in client.get("/api/models?images=false").json()["models"]}
+    whole = {one["name"]: one for one in client.get("/api/models").json()["models"]}
+    assert "data:image" not in str(light)
+    assert light["dates"] == whole["dates"]
+    assert not light["omniglot"]["tasks"][0]["example_options"]
+    assert whole["omniglot"]["tasks"][0]["example_options"]["support"]
+    assert client.get("/api/models/omniglot").json() == whole["omniglot"]
+    assert [name for name, one in light.items() if one.get("partial")] == [
+        name for name, one in whole.items() if "data:image" in str(one)
+    ]
+
+
 def test_an_answer_is_that_of_the_library(client: TestClient) -> None:
     response = ask(client, "dates", "translate", ["3 May 1979", "le 1er août 1914"])
     assert response.status_code == 200
