@@ -59,7 +59,7 @@ def compiled(model):
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.thorough)])
 def test_bit_equal_and_seen(model, backend):
     if backend == "inductor" and (shutil.which("g++") is None or " " in torch.__file__):
         pytest.skip("inductor needs g++, and a torch that lies in a path without spaces")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import onnxruntime
 import pytest
 import torch
+import torch._dynamo
 from small_models import LABELS, build
+from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from regard.errors import RunError
 from regard.runs import onnx_file
@@ -20,7 +24,8 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "spans": ("bert", {"head": "span", "segments": 2}),
     "texts": ("bert", {"head": "classify", "labels": LABELS, "bigrams": 7, "segments": 1}),
     "pooled": ("pooling", {"cell": "lstm", "bigrams": 7}),
-    "documents": ("han", {"bigrams": 7}),
+    "documents": ("han", {"bigrams": 7, "cell": "rnn"}),
+    "documents, gated": ("han", {"bigrams": 7}),
     "patches": ("vit", {}),
     "states of patches": ("vit", {"labels": ()}),
     "channels": ("senet", {}),
@@ -31,6 +36,17 @@ OUTPUTS = {
     "spans": ["start_logits", "end_logits"],
     "states of patches": ["last_hidden_state"],
 }
+# Each has a short form: another head of a BERT, another cell, or images without classes.
+THOROUGH = ("masked and next", "spans", "texts", "pooled", "documents, gated", "states of patches")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def written_quickly() -> Iterator[None]:
+    """torch lists all operations of ONNX anew for each graph, which takes as long as to write a small one. And with
+    dynamic sizes, to look up what an operation gave takes it longer than to find it out again."""
+    with pytest.MonkeyPatch.context() as patch, torch._dynamo.config.patch(fake_tensor_cache_enabled=False):
+        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(cache(ONNXRegistry.from_torchlib)))
+        yield
 
 
 def graph_of(name: str, **changes: Any) -> Graph:
@@ -43,7 +59,9 @@ def write(graph: Graph, path: Path) -> None:
         onnx_file._write(graph, path)
 
 
-@pytest.mark.parametrize("case", SMALL)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.thorough] * (case in THOROUGH)) for case in SMALL]
+)
 @torch.no_grad()
 def test_a_graph_answers_as_the_model(case: str, tmp_path: Path) -> None:
     name, changes = SMALL[case]
