@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gzip
 import os
+import random
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from regard.metrics.alignment import aer, alignment_scores, links_from, parse_links, pharaoh, read_links
 
@@ -45,10 +44,11 @@ def test_errors_name_the_line():
         read_links(["0-0", "", "x"])
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
-@given(st.frozensets(st.tuples(st.integers(0, 99), st.integers(0, 99))))
-def test_pharaoh_is_read_back(links):
-    assert parse_links(pharaoh(links)) == (links, links)
+def test_pharaoh_is_read_back():
+    draw = random.Random(0)
+    for count in range(30):
+        links = frozenset((draw.randrange(100), draw.randrange(100)) for _ in range(count))
+        assert parse_links(pharaoh(links)) == (links, links)
 
 
 def test_pharaoh_is_sorted_by_number():
