@@ -22,6 +22,7 @@ ASKING = {
 }  # fmt: skip
 BY_MASK = {"index", "index_put", "index_put_", "_index_put_impl_"}  # ask how many places a mask selects
 COPIES = {"_to_copy", "copy_"}
+MAY_ASK = ASKING | BY_MASK | COPIES | {"repeat_interleave"}
 SYNCS = "called a synchronizing CUDA operation"  # torch's warning
 HERE = Path(__file__).parent.parent
 
@@ -49,6 +50,8 @@ class HostSyncs(TorchDispatchMode):
 
     def _asks(self, func: Any, args: Any, kwargs: Any) -> bool:
         name = func._schema.name.removeprefix("aten::")
+        if name not in MAY_ASK:
+            return False
         tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         ours = self.of_cpu or any(x.is_cuda for x in tensors)
         if name in COPIES:

@@ -23,7 +23,7 @@ ASKED: dict[str, tuple[str, Callable[[Any, list[Any]], Any]]] = {
     "de-en": ("de-en", lambda run, inputs: run.translate(inputs, beam=1)),
     "de-en, beam": ("de-en", lambda run, inputs: run.translate(inputs, beam=5)),
     "scenes": ("scenes", lambda run, inputs: run.caption(list(map(opened, inputs)))),
-    "shakespeare": ("shakespeare", lambda run, inputs: run.generate(inputs, temperature=0, max_tokens=60)),
+    "shakespeare": ("shakespeare", lambda run, inputs: run.generate(inputs, temperature=0, max_tokens=40)),
 }
 
 
@@ -32,7 +32,7 @@ def opened(image: str) -> Any:
 
 
 def answers(asked: str, run: Any) -> list[str]:
-    inputs = list(read_examples(run.folder.contents).inputs)
+    inputs = list(read_examples(run.folder.contents).inputs)[:3]
     return [answer.text for answer in ASKED[asked][1](run, inputs)]
 
 

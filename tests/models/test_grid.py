@@ -55,7 +55,7 @@ LEARNING_RATES = {  # with which they learn soonest; 0.04 for the others
     "rnnlm": 0.08, "lstmn": 0.08,
 }  # fmt: skip
 EARNED = 0.4  # of what the best player earns beyond a random one
-LEARNED = 0.1  # nats a token; of four rows that cannot be told apart the first tokens alone would cost more
+LEARNED = 0.2  # nats a token; of four rows that cannot be told apart the first tokens alone would cost more
 
 
 def has_loss(config: Any) -> bool:

@@ -305,6 +305,12 @@ TRAINED = {
     ],
     "bit_lstm": ["recall", "bit_lstm", "data.curriculum_steps=3"],
 }  # fmt: skip
+# Of each model and of each kind of training another one stays.
+THOROUGH = (
+    "seq2seq of the mean", "luong without feeding", "elmo, adaptive softmax", "pooling, mean of embeddings",
+    "elmo, mean of the mix", "vit, mean", "senet, plain", "snail without order", "snail_agent, mdps",
+    "ntm, feedforward",
+)  # fmt: skip
 TYPES = {  # model_type of those that other libraries know; the others are ours
     "transformer": "marian", "gpt2": "gpt2", "gpt2 apart": "gpt2", "bert": "bert",
     "bert, hidden words alone": "bert", "bert that classifies": "bert", "vit": "vit",
@@ -322,7 +328,9 @@ def losses(folder: Path) -> list[float]:
     return [row["loss"] for row in rows if "loss" in row]
 
 
-@pytest.mark.parametrize("variant", TRAINED)
+@pytest.mark.parametrize(
+    "variant", [pytest.param(each, marks=[pytest.mark.thorough] * (each in THOROUGH)) for each in TRAINED]
+)
 def test_it_trains_stops_goes_on_and_answers(variant: str, tmp_path: Path, train: Any, interrupt: Any) -> None:
     """Stopped and gone on in one folder, all at once in the other: nothing tells them apart."""
     task, name, *options = TRAINED[variant]

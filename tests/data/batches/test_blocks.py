@@ -81,10 +81,11 @@ def test_a_file_larger_than_the_budget(tmp_path):
         assert len(data) == COUNT
         return gathering, running
 
-    # What other tests left in this process may allocate too: the smaller of two measurements.
-    gathering, running = (min(both) for both in zip(peaks(0), peaks(1), strict=True))
-    assert gathering < BUDGET + 150_000 < total / 4  # what the reader and the writer need, however long the file
-    assert running < BUDGET + 150_000
+    # What the reader and the writer need, however long the file. What other tests left in this process may allocate
+    # too: then it is measured once more.
+    most = BUDGET + 150_000
+    assert most < total / 4
+    assert max(peaks(0)) < most or max(peaks(1)) < most
 
 
 def test_what_fits_stays_in_memory(tmp_path):

@@ -57,8 +57,11 @@ def check(seen: list[tuple[int, dict[str, np.ndarray]]]) -> None:
 
 
 @pytest.mark.parametrize("task", ["translate", "classify", "generate", "fill", "recognise", "caption"])
-def test_a_training_shows_where_the_model_looks(task: str, pictures: type[Pictures], tmp_path: Path) -> None:
-    """And takes the very same steps as without."""
+def test_a_training_shows_where_the_model_looks(
+    task: str, pictures: type[Pictures], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And takes the very same steps as without. Of made data several are shown."""
+    monkeypatch.setattr(held_out, "SHOWN", 1)
     told = recipe(task) | OTHERS.get(task, {})
     told["train"]["steps"] = 3
     plain = regard.train(told, out=tmp_path / "plain", data={"train": ROWS[task]})
