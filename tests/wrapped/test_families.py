@@ -1,5 +1,7 @@
 """Models that only transformers has: opened, asked, and their attention compared with what it says itself."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -33,12 +35,15 @@ def folders(tmp_path_factory):
     return folder
 
 
+@cache
 def theirs(folder, name, **options):
     kind = "WhisperForCausalLM" if name == "whisper" else "CLIPVisionModel" if name == "clip" else FAMILIES[name][0]
     return getattr(transformers, kind).from_pretrained(folder, **options).eval()
 
 
+@cache
 def opened(folders, name):
+    """Tests only ask it."""
     return regard.load(folders(name), device="cpu")
 
 
