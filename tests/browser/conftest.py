@@ -35,13 +35,15 @@ ARGUMENTS = (
 # What the page does when somebody goes back or forward in the history, if it has its models.
 SHOW = """address => {
     if (!document.querySelector("#work:not([hidden])")) return false;
+    scrollTo(0, 0);
     history.pushState(null, "", address);
     dispatchEvent(new PopStateEvent("popstate"));
     return true;
 }"""
 # All that axe has to tell fills megabytes, so only what is asserted leaves the browser.
-VIOLATIONS = """async within => {
-    const {violations} = await axe.run(within || document, {resultTypes: ["violations"]});
+VIOLATIONS = """async ([within, without]) => {
+    const seen = without ? {exclude: [[without]]} : within || document;
+    const {violations} = await axe.run(seen, {resultTypes: ["violations"]});
     return violations.flatMap(one => one.nodes.map(node => `${one.id}: ${node.target} ${node.failureSummary}`));
 }"""
 
@@ -56,9 +58,13 @@ def missing() -> str:
     return ""
 
 
+RUNNING: list[Any] = []  # Playwright and its browser
+
+
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One for a file of tests: while Playwright runs, no other test of this process can run an event loop."""
+def browser() -> Any:
+    """One for all tests, until the next needs none: while Playwright runs, no other can run an event loop in this
+    thread."""
     if why := missing():
         if os.environ.get("REGARD_BROWSER") == "required":
             pytest.fail(f"a browser is required here, and {why}")
@@ -66,10 +72,29 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     program = next(filter(None, map(shutil.which, NAMES)))
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
-        yield found
-        found.close()
+    if not RUNNING:
+        playwright = sync_playwright().start()
+        RUNNING.append(playwright)
+        RUNNING.append(playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS)))
+    return RUNNING[-1]
+
+
+def close_browser() -> None:
+    for browser in RUNNING[1:]:
+        browser.close()
+    for playwright in RUNNING[:1]:
+        playwright.stop()
+    RUNNING.clear()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    if "browser" not in getattr(nextitem, "fixturenames", ()):
+        close_browser()
+
+
+def pytest_sessionfinish() -> None:
+    close_browser()
 
 
 @pytest.fixture
@@ -140,13 +165,14 @@ def page(new_page: Callable[..., Any]) -> Any:
 
 @pytest.fixture
 def violations() -> Callable[..., list[str]]:
-    """What axe-core finds wrong with a page for people who use assistive technology; best practices too."""
+    """What axe-core finds wrong with a page for people who use assistive technology; best practices too.
+    `within`: only this part; `without`: all but this part, which takes long and was checked before."""
 
-    def check(page: Any, within: str = "") -> list[str]:
+    def check(page: Any, within: str = "", without: str = "") -> list[str]:
         if not page.evaluate("() => 'axe' in window"):
             axe = files("axe_playwright_python").joinpath("axe.min.js")
             page.evaluate(axe.read_text(encoding="utf-8"))
-        return page.evaluate(VIOLATIONS, within)
+        return page.evaluate(VIOLATIONS, [within, without])
 
     return check
 

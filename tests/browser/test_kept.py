@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     out = tmp_path_factory.mktemp("site")
     told: list[str] = []
-    written = write_site(new_shelf(["dates", "shapes"], "cpu"), out, [], gallery="", told=told.append)
+    with ThreadPoolExecutor(1) as thread:  # it runs an event loop
+        shelf = new_shelf(["dates", "shapes"], "cpu")
+        written = thread.submit(write_site, shelf, out, [], gallery="", told=told.append).result()
     assert told == ["dates", "shapes"]
     assert [path.name for path in written] == ["index.html", "0.js", "1.js"]
     return out

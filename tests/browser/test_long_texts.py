@@ -21,7 +21,7 @@ from regard.attention import trace
 
 pytest.importorskip("transformers")
 
-READ, WRITTEN, HEADS = 1000, 500, 32
+READ, WRITTEN, HEADS = 2000, 220, 32
 SITE, HEAD = "blocks.1.attend", 7
 MOST = 1_000_000  # bytes of a response
 SLOW = 60_000  # milliseconds
@@ -34,7 +34,7 @@ TEXT = " ".join(CHOICE.choice(WORDS) for _ in range(READ))  # after it, no token
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = {"num_attention_heads": HEADS, "num_key_value_heads": 8, "hidden_size": 64, "head_dim": 2}
     return make_folder(
-        "llama", tmp_path_factory.mktemp("wrapped") / "long", max_position_embeddings=2048, **settings
+        "llama", tmp_path_factory.mktemp("wrapped") / "long", max_position_embeddings=4096, **settings
     )
 
 
@@ -56,7 +56,7 @@ def exact(folder: Path) -> np.ndarray:
 
 
 def test_a_long_text_is_an_overview_and_tiles(page: Any, address: str, folder: Path) -> None:
-    """Some 1,500 tokens with 32 heads: every picture is small, and only the rows that are seen are asked for."""
+    """Some 2,200 tokens with 32 heads: every picture is small, and only the rows that are seen are asked for."""
     answers: list[Any] = []
     page.on("response", lambda response: answers.append(response) if "/api/" in response.url else None)
 

@@ -307,8 +307,6 @@ def test_a_file_holds_the_step_that_is_seen(visit: Visit) -> None:
 @pytest.mark.parametrize(
     "view",
     [
-        "{",
-        "[]",
         '{"row": "x", "way": 3, "head": {}, "site": ["a"], "pieces": "p"}',
         '{"row": -1, "head": 1e9, "site": "none", "way": "no"}',
         '{"row": 1e400, "way": null, "look": "x", "strength": "y"}',
@@ -324,10 +322,19 @@ def test_a_broken_view_in_an_address_shows_the_usual_one(visit: Visit, view: str
         "omniglot": "examples",
         "reviews": "document",
     }
+    few = {"de-en": {"site": "*"}, "shakespeare": {"options": '{"max_tokens": 20}'}}
     for model, kind in {"de-en": "heads", "shakespeare": "map", "dates": "map", **kinds}.items():
-        show(page, model=model, view=view, **({"site": "*"} if kind == "heads" else {}))
+        show(page, model=model, view=view, **few.get(model, {}))
         page.wait_for_selector(f".panel:not([aria-busy]) .regard-{kind} :is(canvas, img, .word)")
         expect(page.locator(".ask .error")).to_be_empty()
+
+
+@pytest.mark.parametrize("view", ["{", "[]"])
+def test_an_address_without_a_view_that_can_be_read_shows_the_usual_one(visit: Visit, view: str) -> None:
+    page = visit(model="de-en")
+    show(page, model="dates", view=view)
+    page.wait_for_selector(".panel:not([aria-busy]) .regard-map canvas")
+    expect(page.locator(".ask .error")).to_be_empty()
 
 
 def test_a_thousand_steps_of_a_memory(visit: Visit) -> None:

@@ -101,8 +101,8 @@ def test_extreme_inputs_are_no_failure(model: tuple[str, TestClient], image: str
             options = {}
             if any(option["name"] == "support" for option in task["options"]):
                 options = {"support": {"a": [image], "b": [image]}}
-            if any(option["name"] == "max_tokens" for option in task["options"]):
-                options = {"max_tokens": 3}
+            for few in {"max_tokens", "max_length"}.intersection(option["name"] for option in task["options"]):
+                options[few] = 3
             for one in {"images": images, "environments": numbers}.get(task["inputs"]["what"], texts):
                 body = {"inputs": [one], "options": options}
                 response = client.post(f"/api/models/{name}/{task['task']}", json=body)

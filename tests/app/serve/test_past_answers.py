@@ -41,11 +41,12 @@ def test_the_oldest_go_where_there_are_too_many_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "verb"), [("dates", "translate"), ("reviews", "classify"), ("shakespeare", "generate")]
+    ("run", "verb", "options"),
+    [("dates", "translate", {}), ("reviews", "classify", {}), ("shakespeare", "generate", {"max_tokens": 60})],
 )
-def test_an_answer_is_measured_without_its_model(run: str, verb: str) -> None:
+def test_an_answer_is_measured_without_its_model(run: str, verb: str, options: dict[str, int]) -> None:
     opened: Any = regard.load(run, device="cpu")
-    answer = getattr(opened, verb)("It was superb, it was superb.")
+    answer = getattr(opened, verb)("It was superb, it was superb.", **options)
     assert 100 < size_of(answer) < 100 * KIB < 900 * KIB
     if run != "reviews":
         before = size_of(answer)
@@ -60,8 +61,8 @@ def test_images_count() -> None:
 
 
 def test_pictures_that_were_asked_for_take_no_memory_afterwards() -> None:
-    with served("dates", limits=Limits(kept=4 * KIB)) as client:
-        for number in range(12):
+    with served("dates", limits=Limits(kept=2 * KIB)) as client:
+        for number in range(6):
             response = client.post("/api/models/dates/translate", json={"inputs": [f"{number + 1} May 1979"]})
             name = response.json()["answers"][0]["id"]
             where = f"/api/models/dates/answers/{name}"
@@ -70,5 +71,5 @@ def test_pictures_that_were_asked_for_take_no_memory_afterwards() -> None:
             cell = {"table": "weights", "row": 0, "column": 0}
             assert client.get(f"{where}/cell", params=cell).status_code == 200
         past = client.shelf.served["dates"].worker.answers  # type: ignore[attr-defined]
-    assert 2 < len(past) < 12
-    assert sum(size_of(answer) for answer, _ in past.answers.values()) == past.bytes <= 4 * KIB
+    assert 2 < len(past) < 6
+    assert sum(size_of(answer) for answer, _ in past.answers.values()) == past.bytes <= 2 * KIB

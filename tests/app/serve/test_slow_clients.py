@@ -66,7 +66,7 @@ def test_a_body_that_does_not_come_ends(serve: Callable[..., Listening]) -> None
 
 def test_too_many_bytes_that_are_being_sent_wait(serve: Callable[..., Listening]) -> None:
     server = serve("dates", limits=Limits(received=1000))
-    head = HEAD.format(TRANSLATE) + "Content-Length: 2000\r\n\r\n"
+    head = HEAD.format(TRANSLATE) + "Connection: close\r\nContent-Length: 2000\r\n\r\n"
     assert received(sent(server, head + 1500 * "x")).startswith("HTTP/1.1 429")
     assert httpx2.post(server.address + TRANSLATE, json=ASKED, timeout=60).status_code == 200
 
