@@ -166,7 +166,7 @@ def page(new_page: Callable[..., Any]) -> Any:
 @pytest.fixture
 def violations() -> Callable[..., list[str]]:
     """What axe-core finds wrong with a page for people who use assistive technology; best practices too.
-    `within`: only this part; `without`: all but this part, which takes long and was checked before."""
+    `within`: only this part; `without`: all but this part, which takes long and is checked elsewhere."""
 
     def check(page: Any, within: str = "", without: str = "") -> list[str]:
         if not page.evaluate("() => 'axe' in window"):

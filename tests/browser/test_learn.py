@@ -26,7 +26,7 @@ def test_the_tab_shows_examples_and_answers_what_is_typed(
     expect(first.locator(".regard-map")).to_contain_text("dog")
     expect(first.locator(".regard-map")).not_to_contain_text("LOVELY")
     expect(page.locator("#lesson table").first).to_contain_text("LOVELY")
-    assert not violations(page)
+    assert not violations(page, without=".regard")  # maps have tests of their own
 
 
 def test_hostile_text_is_text_and_an_error_is_told(page: Any, address: str) -> None:
