@@ -3,6 +3,7 @@ again, with limits, and watched from outside."""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -164,6 +165,7 @@ def _live(work: Callable[[], Any], told: int, said: int, memory: int, folder: Pa
     code = FAILED
     try:
         os.setsid()
+        gc.freeze()  # collections then leave alone what it shares with the process it is forked from
         nothing = os.open(os.devnull, os.O_RDWR)
         for number, stream in ((0, nothing), (1, nothing), (2, said)):
             os.dup2(stream, number)
