@@ -21,8 +21,9 @@ from regard.models import MODELS
 torch.export.register_dataclass(DocumentBatch)
 
 QUERIES = 2  # of an episode
-# Each has a loop like that of a model that stays: of bahdanau, show_and_tell, elmo and han.
-THOROUGH = ("luong", "seq2seq", "show_attend_tell", "bit_lstm", "pooling")
+# Each is like a model that stays, bahdanau, show_and_tell, elmo or snail_agent, or is written for ONNX from such a
+# program (test_onnx).
+THOROUGH = ("luong", "seq2seq", "show_attend_tell", "bit_lstm", "pooling", "han", "snail")
 TWO_LAYERS = ("bit_lstm",)  # layers that are one loop each
 GATED = ("pooling", "elmo")  # with a GRU or an LSTM, as `bit_lstm`; the others have a plain RNN
 SHORTEST = {
