@@ -250,12 +250,13 @@ def save_by_three(folder: Path) -> None:
         shutil.copytree(folder / "integers/two", folder / "integers/one")
     processes.barrier()
     go_on(TRANSFORMER, folder / "tied/three", 4, True, shard=True)
-
-
-def resume_by_two(folder: Path) -> None:
+    # To the last bit, which the order of a sum decides where there are three or more.
     go_on(TRANSFORMER, folder / "copies/straight", 4, False)
     for steps in (2, 4):
         go_on(TRANSFORMER, folder / "copies/resumed", steps, steps > 2)
+
+
+def resume_by_two(folder: Path) -> None:
     go_on(TRANSFORMER, folder / "tied/two", 4, True, shard=True)
     go_on(TRANSFORMER, folder / "tied/two whole", 4, True, shard=False)
     go_on(SENET, folder / "integers/two", 4, True, shard=True)
