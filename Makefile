@@ -10,17 +10,18 @@ KERNELS := tests/attention/test_additive_cuda.py tests/attention/test_newest_cud
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-gpu bench campaign docs release
+.PHONY: help install demo test test-thorough test-gpu bench campaign docs release
 
 help:
-	@echo 'make demo     train a small translator on dates and see where it looks (a few minutes)'
-	@echo 'make test     format check, lint, types, tests: what CI runs'
-	@echo 'make test-gpu the tests that need a GPU, and no others'
-	@echo 'make bench    run the benchmarks, regard beside its peers; one of them: make bench ROW=gpt2-decode'
-	@echo 'make campaign make faults on purpose and count what happens: kills, full disks, damaged folders, hostile inputs'
-	@echo 'make docs     build the docs into build/site'
-	@echo 'make release  build the wheel and the sdist into dist, and check them'
-	@echo 'make install  only set up .venv (the other targets do this themselves)'
+	@echo 'make demo          train a small translator on dates and see where it looks (a few minutes)'
+	@echo 'make test          format check, lint, types, tests: what CI runs'
+	@echo 'make test-thorough the tests that take long, which `make test` leaves out'
+	@echo 'make test-gpu      the tests that need a GPU, and no others'
+	@echo 'make bench         run the benchmarks, regard beside its peers; one of them: make bench ROW=gpt2-decode'
+	@echo 'make campaign      make faults on purpose and count what happens: kills, full disks, damaged folders, hostile inputs'
+	@echo 'make docs          build the docs into build/site'
+	@echo 'make release       build the wheel and the sdist into dist, and check them'
+	@echo 'make install       only set up .venv (the other targets do this themselves)'
 	@echo
 	@echo 'Another Python (3.11 or newer): make test PYTHON=python3.12'
 
@@ -36,9 +37,13 @@ test: $(INSTALLED)
 	$(RUN) -m ruff format --check .
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
-	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal \
+	    -m 'not thorough'
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= TRITON_INTERPRET=1 $(RUN) -m pytest -n auto --maxprocesses 4 \
 	    --dist worksteal -m 'not thorough' $(KERNELS)
+
+test-thorough: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal -m thorough
 
 # It needs pytest alone: without .venv, by the Python that is there. FILES: parts of file names, such as capture.
 test-gpu:

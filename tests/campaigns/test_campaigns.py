@@ -58,7 +58,14 @@ def test_what_is_gained_in_memory() -> None:
 
 def test_hours_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The short form of `hours`: three looks, and nothing may rise as little as that."""
-    for name, value in {"HOURS": 1.5 / 3600, "EACH": 0.5, "ASKED": 0.1, "DAMAGED": 2, "WARM": 0, "MOST": -1e9}.items():
+    for name, value in {
+        "HOURS": 1.5 / 3600,
+        "EACH": 0.5,
+        "ASKED": 0.1,
+        "DAMAGED": 2,
+        "WARM": 0,
+        "MOST": -1e9,
+    }.items():
         monkeypatch.setattr(hours, name, value)
     [(_, fault)] = run(CAMPAIGNS["hours"], seed=1, quiet=True).faults.items()
     assert re.fullmatch(r"serving [-+][\d.]+, training [-+][\d.]+ MiB an hour", fault)
