@@ -210,10 +210,10 @@ def single(tmp_path_factory) -> tuple[Path, dict, dict]:
     return folder, recipes, first_steps(recipes, folder)
 
 
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [2, 3, pytest.param(4, marks=pytest.mark.thorough)])
 def test_losses_gradients_and_metrics_are_those_of_one_process(single, count):
     folder, recipes, wanted = single
-    if count == 3:  # what is drawn for a row is the same thing for two
+    if count > 2:  # what is drawn for a row is the same thing for two
         recipes = {name: recipe for name, recipe in recipes.items() if name not in ("hard attention", "an agent")}
     results = in_processes(count, two_ways if count == 2 else every_way, recipes, folder)
     assert all(result == results[0] for result in results)
