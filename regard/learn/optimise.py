@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from functools import cache
+from typing import Any
 
 import torch
 
@@ -30,11 +33,22 @@ def build_optimiser(model: Module, settings: Training) -> torch.optim.Optimizer:
     fused = True if on_gpu else None  # None: torch's own default
     if settings.optimiser == "sgd":
         nesterov = settings.nesterov
-        return torch.optim.SGD(groups, lr=rate, momentum=settings.momentum, nesterov=nesterov, fused=fused)
+        return uncompiled(torch.optim.SGD)(
+            groups, lr=rate, momentum=settings.momentum, nesterov=nesterov, fused=fused
+        )
     # torch's default on a CPU makes a dozen passes over each tensor, which took a sixth of a small ViT's step.
     if all(p.is_cpu and p.is_floating_point() for p in trained):
         fused = True
-    return torch.optim.AdamW(groups, lr=rate, betas=settings.betas, fused=fused, capturable=capture)
+    return uncompiled(torch.optim.AdamW)(groups, lr=rate, betas=settings.betas, fused=fused, capturable=capture)
+
+
+@cache
+def uncompiled(kind: type[torch.optim.Optimizer]) -> Any:
+    """The same optimiser without what keeps torch's compiler off its methods: the first call of one imports that
+    compiler, for two seconds, and no step of an optimiser is compiled here."""
+    methods = {name: getattr(kind, name) for name in dir(kind) if hasattr(getattr(kind, name), "__wrapped__")}
+    plain = {name: inspect.unwrap(method) for name, method in methods.items()}
+    return type(kind.__name__, (kind,), {**plain, "step": torch.no_grad()(plain["step"])})
 
 
 def rate_at(step: int, settings: Training, plateau_scale: float = 1.0) -> float:

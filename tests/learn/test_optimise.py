@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,34 @@ def test_plateau_scale_lowers_the_plateau_schedule_only():
 def small():
     torch.manual_seed(0)
     return nn.Sequential(nn.Embedding(5, 4), nn.LayerNorm(4), nn.Linear(4, 3))
+
+
+@pytest.mark.parametrize(("name", "plain"), [("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)])
+def test_steps_are_those_of_torch_and_do_not_ask_for_its_compiler(name, plain, monkeypatch):
+    settings = Training(steps=3, learning_rate=0.1, optimiser=name, weight_decay=0.01, momentum=0.9)
+    model, other = small(), small()
+    ours = build_optimiser(model, settings)
+    groups = [{**ours.defaults, **group, "params": []} for group in ours.param_groups]
+    for group, own in zip(groups, ours.param_groups, strict=True):
+        places = [at for at, p in enumerate(model.parameters()) if any(p is one for one in own["params"])]
+        group["params"] = [list(other.parameters())[at] for at in places]
+    theirs = plain(groups, lr=0.1)
+    assert isinstance(ours, plain)
+
+    def steps(trained, optimiser):
+        for token in range(3):
+            optimiser.zero_grad()
+            trained(torch.tensor([token])).square().sum().backward()
+            optimiser.step()
+        return optimiser.state_dict()
+
+    wanted = steps(other, theirs)
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "torch._dynamo", None)  # importing it is an error
+        found = steps(model, ours)
+    assert all(map(torch.equal, model.parameters(), other.parameters()))
+    assert str(found["state"]) == str(wanted["state"])
+    ours.load_state_dict(wanted)
 
 
 def test_weight_decay_pulls_on_matrices_only():

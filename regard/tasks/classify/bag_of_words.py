@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.learn.optimise import uncompiled
+
 MOST_WORDS = 2_000_000  # and pairs, of the training texts: enough to know what a bag of words is worth
 MOST_WEIGHTS = 20_000_000
 FEW = 100  # texts; of more, a word that only one of them has is left out
@@ -73,7 +75,9 @@ def logits(bags: Bags, weight: Tensor, bias: Tensor) -> Tensor:
 @torch.enable_grad()
 def fit(bags: Bags, targets: Tensor, words: int, classes: int) -> tuple[Tensor, Tensor]:
     weight, bias = torch.zeros(words, classes, requires_grad=True), torch.zeros(classes, requires_grad=True)
-    optimiser = torch.optim.LBFGS([weight, bias], max_iter=60, history_size=6, line_search_fn="strong_wolfe")
+    optimiser = uncompiled(torch.optim.LBFGS)(
+        [weight, bias], max_iter=60, history_size=6, line_search_fn="strong_wolfe"
+    )
 
     def loss() -> Tensor:
         optimiser.zero_grad()
