@@ -105,11 +105,6 @@ max_length = 16
 """
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores, as some tests wait: for a browser, a server or a process of their own."""
-    return (os.cpu_count() or 1) + 1
-
-
 class Backwards(pytest.Dir):
     """A folder whose last file is collected first."""
 
