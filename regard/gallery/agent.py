@@ -23,6 +23,7 @@ from regard.show import Map, Table
 
 SLIDERS = {"environment": (0, 50)}
 STEPS = 50
+GAMES = 200
 
 
 @cache
@@ -53,9 +54,9 @@ def which_steps_it_looked_at(environment: int = 7) -> Map:
 
 
 def over_many_games() -> Table:
-    """What it earns in 200 new games of ten pulls, beside pulling by chance and beside knowing the best
+    """What it earns in many new games of ten pulls, beside pulling by chance and beside knowing the best
     machine all along."""
-    trials = [player().play(number) for number in range(1000, 1200)]
+    trials = [player().play(number) for number in range(1000, 1000 + GAMES)]
     earned, best = (sum(getattr(trial, name) for trial in trials) / len(trials) for name in ("reward", "best"))
     chance = sum(10 * float(trial.means.mean()) for trial in trials) / len(trials)
     players = {"by chance": chance, "this agent": earned, "one who knows": best}

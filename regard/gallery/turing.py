@@ -18,10 +18,6 @@ LSTM beside it."""
 
 from __future__ import annotations
 
-from functools import cache
-
-import numpy as np
-
 import regard
 from regard.show import Map, Table, Tape
 
@@ -36,16 +32,11 @@ def the_tape(length: int = 20) -> Tape:
     return regard.load("copy").recall(length=length).picture()
 
 
-@cache
 def longer_than_trained() -> Table:
     """It was trained on up to 20 steps. Five sequences of each length, and the share of right bits in percent. By
     chance it would be 50."""
-    run = regard.load("copy")
-    rows = []
-    for length in (5, 10, 20, 40, 60, 80):
-        told = [run.recall(length=length, seed=seed) for seed in range(5)]
-        wrong = sum(answer.wrong for answer in told)
-        rows.append({"steps": length, "right bits": 100 * (1 - wrong / sum(answer.bits for answer in told))})
+    told = regard.load("copy").evaluate(lengths=(5, 10, 20, 40, 60, 80), test_count=5)
+    rows = [{"steps": row["length"], "right bits": 100 - row["wrong_bits"]} for row in told.details["lengths"]]
     return Table(rows, digits=2)
 
 
@@ -72,13 +63,8 @@ def its_tape(items: int = 6, seed: int = 1) -> Tape:
     return regard.load("associative-recall").recall(length=items, seed=seed).picture()
 
 
-@cache
 def more_items_than_trained() -> Table:
     """It was trained on up to 6 items. Twenty sequences of each number of items; by chance 50 % would be right."""
-    run = regard.load("associative-recall")
-    rows = []
-    for items in (2, 4, 6, 8, 12, 16):
-        told = [run.recall(length=items, seed=seed) for seed in range(20)]
-        right = 100 * (1 - np.mean([answer.wrong / answer.bits for answer in told]))
-        rows.append({"items": items, "right bits": float(right)})
+    told = regard.load("associative-recall").evaluate(lengths=(2, 4, 6, 8, 12, 16), test_count=20)
+    rows = [{"items": row["length"], "right bits": 100 - row["wrong_bits"]} for row in told.details["lengths"]]
     return Table(rows, digits=2)

@@ -69,6 +69,7 @@ def test_what_cannot_be_exported_is_refused_by_name(
     assert not list(Path("out").iterdir())
 
 
+@pytest.mark.thorough  # docs/tools.md does so with a run that answers questions, test_onnx.py with every model
 def test_a_classifier_becomes_a_graph_of_onnx(call: Any, classifier: str) -> None:
     done = call("export", classifier, "--to", "out", "--format", "onnx")
     assert (done.code, done.out, done.err) == (0, "out\n", "")

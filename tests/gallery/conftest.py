@@ -38,6 +38,8 @@ def short() -> Iterator[Any]:
             patch.setattr(regard, "train", with_few(regard.train, FEW[name]))
         if name == "bottleneck":
             patch.setattr(opened[-1], "TESTED", 30)
+        if name == "agent":
+            patch.setattr(opened[-1], "GAMES", 40)
         if name == "heads":
             patch.setattr(opened[-1], "ENCODER", "sentences-bert")  # a small one
         return opened[-1]

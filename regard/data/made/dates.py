@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
+from functools import cache, lru_cache
 
 from regard.data.made.splits import generator_of, split_of
 
@@ -223,10 +223,16 @@ def dates(split: str, count: int, *, seed: int = 0) -> list[tuple[str, str]]:
     . - or /, so 03/05/1979 is the third of May. The month comes first only as a name. A year of two digits follows
     an apostrophe and means 1950 to 2049. Weekdays are correct. Every day of the split comes once before any comes
     twice."""
+    return list(_pairs(split, count, seed))
+
+
+@lru_cache(maxsize=8)
+def _pairs(split: str, count: int, seed: int) -> tuple[tuple[str, str], ...]:
+    """All days are put into an order, however few are taken, which takes longer than to write them."""
     generator = generator_of("dates", split, count, seed)
     days = list(_days(split))
     pairs: list[tuple[str, str]] = []
     while len(pairs) < count:
         generator.shuffle(days)
         pairs += [(_any_way(day, generator), day.isoformat()) for day in days[: count - len(pairs)]]
-    return pairs
+    return tuple(pairs)
