@@ -18,6 +18,7 @@ VIEWS = {  # of shipped models, one of each kind
     "reviews": "document",
     "scenes": "looks",
     "sentences-bert": "map",
+    "sentences-elmo": "vectors",
     "shakespeare": "map",
     "shapes": "overlay",
     "shapes-senet": "gates",

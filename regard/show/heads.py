@@ -79,8 +79,11 @@ class Heads(HeadsData, Picture):
         return replace(self, panels=panels, rows=names, mask=masks)
 
     def in_words(self, rows: Mapping[str, Words], columns: Mapping[str, Words]) -> Heads:
-        """The weights of a word's pieces added up in columns and averaged in rows; words by site."""
+        """The weights of a word's pieces added up in columns and averaged in rows; words by site. Where each piece
+        is a word, heads stay as they are."""
         both = {site: (rows[site], columns[site]) for site in self.panels}
+        if all(words.are(own) for site in both for words, own in zip(both[site], self.tokens(site), strict=True)):
+            return self
         merged = replace(
             self,
             panels={site: merge_weights(weights, *both[site]) for site, weights in self.panels.items()},

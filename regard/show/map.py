@@ -86,8 +86,9 @@ class Map(MapData, Picture):
 
     def in_words(self, rows: Words, columns: Words) -> Map:
         """The weights of a word's pieces added up in columns and averaged in rows. Centres and windows of local
-        attention are counted in pieces, so a map that has them stays as it is."""
-        if self.centres is not None:
+        attention are counted in pieces, so a map that has them stays as it is; so does one where each piece is a
+        word."""
+        if self.centres is not None or (rows.are(self.rows) and columns.are(self.columns)):
             return self
         merged = replace(
             self,

@@ -28,6 +28,10 @@ class Words:
                 f"got {list(self.numbers)}"
             )
 
+    def are(self, pieces: Sequence[str]) -> bool:
+        """Whether every piece is a word, spelled as it is."""
+        return list(self.labels) == list(pieces)
+
     @property
     def starts(self) -> np.ndarray:
         """The first piece of each word."""

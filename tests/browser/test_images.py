@@ -158,7 +158,7 @@ def test_images_that_open_a_channel_most_stand_beside_the_gates(visit: Visit) ->
     page = visit(".regard-gates .opening figure", model="shapes-senet")
     page.focus(".plots section:nth-child(2) .plot")
     page.keyboard.press("ArrowRight")
-    expect(page.locator(".opening p")).to_have_text("channel 0 is opened most by")
+    expect(page.locator(".opening p")).to_have_text("block 1.2, gates of channels: channel 0 is opened most by")
     gates = [float(text) for text in page.locator(".opening figcaption").all_inner_texts()]
     assert len(gates) == 3
     assert gates == sorted(gates, reverse=True)

@@ -95,10 +95,12 @@ def test_hostile_tokens_are_text(visit: Visit) -> None:
     assert page.locator(".panel img, .panel script").count() == 0
 
 
-def test_a_number_says_what_it_is_of(visit: Visit) -> None:
+def test_a_number_says_what_it_is_of(visit: Visit, same_page: Any, resized: Callable[..., None]) -> None:
+    resized(same_page, 390, 844)
     page = visit(model="bandits")
     expect(page.get_by_label("environment number")).to_have_value("0")
-    assert place(page.get_by_text("environment number", exact=True))["width"] > 50
+    assert place(page.get_by_text("environment number", exact=True))["width"] > 100, "no letter is cut"
+    expect(page.locator(".told").first).to_contain_text("Each row is one arm; dark", use_inner_text=True)
 
 
 # ---- seeing
@@ -116,6 +118,21 @@ def test_gates_of_a_recurrent_layer(visit: Visit) -> None:
     page = visit(model="dates")
     page.locator(".panel-tools select").select_option("cell")
     expect(page.locator(".regard-heads .grid")).to_contain_text("cell, reset", use_inner_text=True)
+    expect(page.locator(".told").first).to_contain_text("Each column is a character that was read")
+
+
+def test_vectors_without_attention_are_seen_beside_those_of_the_examples(visit: Visit) -> None:
+    page = visit(".strip-of >> nth=2", model="sentences-elmo", text="We sat on the bank of the lake.")
+    named = page.locator(".regard-vectors .strip-of > span")
+    expect(named).to_have_count(4)
+    near = [named.nth(at).inner_text() for at in range(1, 4)]
+    assert near == sorted(near, reverse=True)
+    assert near[0].endswith("They sat on the bank of the river.")
+    page.locator(".options summary").click()
+    page.get_by_label("tokens").select_option("true")
+    page.click("button.main")
+    expect(named.first).to_have_text("We")
+    expect(named).to_have_count(9)
 
 
 def test_the_address_restores_what_was_seen(visit: Visit, new_page: Callable[..., Any]) -> None:

@@ -36,6 +36,15 @@ def test_heads_are_merged_by_site():
     assert words.scaled("each").pieces.scale == "each"
 
 
+def test_pieces_that_are_words_are_no_second_picture():
+    same = Words(["a", "b", "c"], [0, 1, 2]), Words(["a", "b", "c", "d"], [0, 1, 2, 3])
+    assert "pieces" not in Map(WEIGHTS, "abc", "abcd").in_words(*same).data()
+    heads = Heads({"x.0": WEIGHTS[None]}, "abc", "abcd")
+    assert heads.in_words({"x.0": same[0]}, {"x.0": same[1]}) is heads
+    spelled = Words(["A", "b", "c"], [0, 1, 2])
+    assert "pieces" in Map(WEIGHTS, "abc", "abcd").in_words(spelled, same[1]).data()
+
+
 def test_centres_are_counted_in_pieces():
     local = Map(WEIGHTS, "abc", "abcd", centres=[0, 1, 2], window=1)
     assert local.in_words(ROWS, COLUMNS) is local

@@ -5,6 +5,12 @@ import {termOf} from "../views/parts.js";
 // Shown otherwise, or a part of the question.
 const TOLD = new Set(["id", "input", "file", "prompt", "source", "text", "output", "label", "probabilities", "cut", "unknown", "written",
   "question", "first", "second", "environment", "start"]);
+/** The vectors of an answer: [[name, numbers], ..]. */
+export function vectorsOf({vector, tokens, vectors, text}) {
+  if (vectors) return vectors.map((numbers, at) => [tokens[at], numbers]);
+  return vector ? [[[text].flat().join(" "), vector]] : [];
+}
+
 const SHOWN = 12;  // bars, rows and numbers of a list
 
 export function percent(share) {
@@ -66,7 +72,7 @@ function unread({cut, unknown}) {
   }
   if (unknown?.length) {
     const kind = unknown.every(part => [...part].length === 1) ? "characters" : "words";
-    lines.push(`The model does not know these ${kind}: ${unknown.join(" ")}`);
+    lines.push(`The model does not know these ${kind}: ${unknown.join(", ")}`);
   }
   return lines.map(line => make("p", {class: "aside unread", dir: "auto"}, line));
 }

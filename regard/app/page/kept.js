@@ -10,7 +10,7 @@ globalThis.regard = (() => {
     searchParams.sort();
     const sorted = (_, value) => value && typeof value === "object" && !Array.isArray(value)
       ? Object.fromEntries(Object.keys(value).sort().map(name => [name, value[name]])) : value;
-    const {stream, ...asked} = body ?? {};
+    const {stream, look, ...asked} = body ?? {};
     return JSON.stringify([pathname, searchParams.toString(), asked], sorted);
   }
 

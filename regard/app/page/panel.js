@@ -1,6 +1,6 @@
 // One model's side of the page: its answer, where it looked for it, and its decoding step by step.
 import {Failure, events, get, isHeld, isKept, modelPath, post, withImages} from "./api.js";
-import {showAnswer, textOf} from "./answer.js";
+import {showAnswer, textOf, vectorsOf} from "./answer.js";
 import {textInput} from "./ask.js";
 import {systemOf} from "./choose.js";
 import {asSentence, button, make, newId, select} from "./dom.js";
@@ -229,6 +229,7 @@ export class Panel {
   /** The answer that is seen, whose files can be kept; null: there is none. */
   settle(answer) {
     this.answer = answer;
+    this.sent = null;  // the usual picture, where it came with the answer
     this.cells.clear();
     if (!answer) [this.data, this.looking, this.shownLook] = [null, null, null];
     this.keeping.hidden = !answer;
@@ -285,10 +286,12 @@ export class Panel {
     for (let tries = 0; ; tries++) {
       let text = "", shown = null;
       try {
-        for await (const [name, data] of events(path, {...this.body(), stream: true}, signal)) {
+        for await (const [name, data] of events(path, {...this.body(), stream: true, look: true}, signal)) {
           if (name === "answer") {
             this.settle(data);
             showAnswer(this.out, data, asked);
+          } else if (name === "look") {
+            this.sent = data;
           } else if (name === "piece") {
             if (!shown) {
               this.isNew = true;
@@ -354,9 +357,12 @@ export class Panel {
   async showLook() {
     const {site} = this.state, own = this.looking = {};  // what is fetched later takes its place
     const whole = this.isWhole ? {way: "map"} : {};
-    const part = wanted => this.again(id => fetchLook(this.model.name, id, {site, ...whole, ...wanted}));
+    const part = async (wanted = {}) => !site && this.sent && !Object.values(wanted).some(Boolean) ? this.sent
+      : this.again(id => fetchLook(this.model.name, id, {site, ...whole, ...wanted}));
     this.look.setAttribute("aria-busy", "true");
     try {
+      const vectors = this.model.sites.length ? [] : vectorsOf(this.answer);
+      if (vectors.length) return await draw(this.look, {kind: "vectors", vectors}, {others: this.answer.vector && (() => this.otherVectors())});
       const found = await picture(this.model, site, part);
       if (this.looking !== own) return;
       [this.data, this.shownLook] = [found.data, null];
@@ -412,6 +418,19 @@ export class Panel {
       return await this.known.get(key);
     } catch (error) {
       this.known.delete(key);
+      if (error instanceof Failure) return [];  // the view stands without them
+      throw error;
+    }
+  }
+
+  /** The vectors of the task's other examples, by their texts. */
+  async otherVectors() {
+    const {inputs: {examples}, task} = this.task, path = `${modelPath(this.model.name)}/${task}`, asked = JSON.stringify(this.body().inputs);
+    const others = examples.filter(one => JSON.stringify([one]) !== asked);
+    try {
+      const found = await Promise.all(others.map(one => post(path, {...this.body(), inputs: [one]})));
+      return found.flatMap(({answers}) => answers.flatMap(vectorsOf));
+    } catch (error) {
       if (error instanceof Failure) return [];  // the view stands without them
       throw error;
     }

@@ -21,7 +21,7 @@ from regard.app.serve.asking import read_body, read_ticket
 from regard.app.serve.cells import read_cell
 from regard.app.serve.counters import Counters
 from regard.app.serve.differences import SECOND, asked, check_query, difference, read_side
-from regard.app.serve.forms import drawn, said_of
+from regard.app.serve.forms import drawn, said_of, small_data
 from regard.app.serve.guard import LOCAL, Guard
 from regard.app.serve.kept import kept_page
 from regard.app.serve.learn import Learn
@@ -91,15 +91,17 @@ class Api:
 
     async def ask(self, request: Request) -> Response:
         """Any task, by its card."""
-        body = await read_body(request, self.limits, ("inputs", "options", "stream"))
-        streamed = body.get("stream", False)
+        body = await read_body(request, self.limits, ("inputs", "options", "stream", "look"))
+        streamed, looked = body.get("stream", False), body.get("look", False)
         if not isinstance(streamed, bool):
             raise Refused(422, "stream must be true or false")
+        if not isinstance(looked, bool) or (looked and not streamed):
+            raise Refused(422, "look must be true or false; it comes in a stream")
         served, task = await self.shelf.task(request.path_params["model"], request.path_params["task"])
         ticket = await read_ticket(task, body, self.limits.of_model(served.positions), streamed=streamed)
         self.shelf.ask(served, ticket)
         if streamed:
-            return Events(self.told(served, ticket))
+            return Events(self.told(served, ticket, looked=looked))
         return Json(await unless_gone(request, self.collected(served, ticket)))
 
     async def collected(self, served: Served, ticket: Ticket) -> dict[str, Any]:
@@ -110,12 +112,24 @@ class Api:
                     by_number[number] = what
         return {"model": served.name, "answers": [by_number[number] for number in sorted(by_number)]}
 
-    async def told(self, served: Served, ticket: Ticket) -> AsyncIterator[tuple[str, Any]]:
+    async def told(self, served: Served, ticket: Ticket, *, looked: bool) -> AsyncIterator[tuple[str, Any]]:
         async with aclosing(ticket.events()) as events:
             async for kind, number, what in events:
                 sent = {"text": what} if kind == "piece" else what
                 yield kind, {**sent, "input": number}  # of an event, the number of the input that it is about
+                if looked and kind == "answer" and (look := await self.small_look(served, what["id"])):
+                    yield "look", {**look, "input": number}
         yield "end", {"model": served.name}
+
+    async def small_look(self, served: Served, answer: str) -> dict[str, Any]:
+        """The usual picture of an answer, so that it need not be asked for; none if it is large: a stream is not
+        compressed."""
+        wanted = read_look(served, {"packed": "true"})
+        try:
+            picture = await self.shelf.call(served, wanted.of(self.kept(served, answer), self.limits))
+        except Exception:  # who asks for it then is told why
+            return {}
+        return small_data(picture, served.name)
 
     async def step(self, request: Request) -> Response:
         """The next candidates after a beginning, and where this step looked."""

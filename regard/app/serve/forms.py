@@ -25,6 +25,7 @@ from regard.tasks.core.results import Answer
 
 KINDS = {"json": "application/json", "csv": "text/csv; charset=utf-8", "png": "image/png", "svg": "image/svg+xml"}
 DRAWING = threading.Lock()  # matplotlib draws one picture at a time
+SMALL = 8 << 10  # bytes of a look that comes with its answer
 COLUMNS = ("table", "head", "row", "column", "row_name", "column_name", "value")
 
 
@@ -41,6 +42,12 @@ def drawn(picture: Picture, wanted: Wanted, about: Mapping[str, str], said: Mapp
         data = as_image(picture, wanted, headline(about["model"], said))
     headers = {"content-disposition": f'attachment; filename="{file_name(about)}.{form}"'} if form else {}
     return Response(data, media_type=KINDS[form or "json"], headers=headers)
+
+
+def small_data(picture: Picture, model: str) -> dict[str, Any]:
+    """What `drawn` gives with packed tables, if it has few bytes; else nothing."""
+    data = {"model": model, "site": "", **picture.data()}
+    return data if len(encoded(data)) <= SMALL else {}
 
 
 def listed(data: Any, source: Any) -> Any:

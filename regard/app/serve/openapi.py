@@ -160,12 +160,23 @@ def ask_operation(task: AnyTask, limits: Limits) -> Table:
             },
         },
     }
-    stream = {"type": "boolean", "description": "Server-sent events: piece, answer, end, error.", "default": False}
+    stream = {
+        "type": "boolean",
+        "description": "Server-sent events: piece, answer, look, end, error.",
+        "default": False,
+    }
+    look = {
+        "type": "boolean",
+        "description": "With a stream: where the model looked comes as an event, if it is small.",
+        "default": False,
+    }
     form = None
     if task.inputs.received.schema.get("format") == "byte":
         files = {"type": "array", "items": {"type": "string", "format": "binary"}, "minItems": 1}
         form = {"type": "object", "properties": {"inputs": files}, "required": ["inputs"]}
-    post = operation(task.summary, answer, requestBody=body(request_schema(task, limits, stream=stream), form))
+    post = operation(
+        task.summary, answer, requestBody=body(request_schema(task, limits, stream=stream, look=look), form)
+    )
     post["responses"]["200"]["content"]["text/event-stream"] = {}
     return post
 

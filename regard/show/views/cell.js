@@ -201,7 +201,7 @@ function readLook(data) {
 }
 
 /** A vector as a strip of cells, blue below 0 and orange above. `scale`: the vector whose largest number is darkest. */
-function stripOf(name, values, scale = values) {
+export function stripOf(name, values, scale = values) {
   const canvas = make("canvas", {"aria-hidden": "true"}),
     most = Math.max(...scale.map(Math.abs)) || 1;
   canvas.paint = ramp => paintCells(canvas, 1, values.length, at => (values[at] / most + 1) / 2, ramp);

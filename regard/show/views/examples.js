@@ -59,7 +59,7 @@ export function show(element, data, host = {}) {
       "figcaption",
       {},
       "the image",
-      ...(data.chosen ? [make("br"), "told: ", make("b", {}, clean(data.chosen))] : []),
+      ...(data.chosen ? [make("br"), "answer: ", make("b", {}, clean(data.chosen))] : []),
     ),
   );
   root.append(
@@ -83,7 +83,7 @@ export function show(element, data, host = {}) {
     );
     key.replaceChildren(
       make("span", {class: "sign chosen"}),
-      `examples of the class that was told; a full bar is ${percentOf(top)}`,
+      `examples of the class of the answer; a full bar is ${percentOf(top)}`,
     );
   }
 

@@ -18,7 +18,7 @@ import {
   tokenOf,
   topOf,
 } from "./parts.js";
-import {siteTitle} from "./said.js";
+import {siteTitle, spokenTitle} from "./said.js";
 
 const HINT = "Each bar is a channel of the network; high lets what it saw through, low shuts it out. Point at a channel, or use ← and →, to see its gate.";
 const FROM = "x = W₂ max(0, W₁ z), z the mean of each channel over the image";
@@ -91,7 +91,7 @@ export function show(element, data, host = {}) {
     const found = others.map(one => ({image: one.image, gate: one.panels[panels[at].name][channel]}));
     found.sort((one, other) => other.gate - one.gate);
     opening.replaceChildren(
-      make("p", {class: "small"}, `channel ${channel} is opened most by`),
+      make("p", {class: "small"}, `${spokenTitle(clean(panels[at].name), data.said).title}: channel ${channel} is opened most by`),
       ...found.map(({image: url, gate}) =>
         make("figure", {}, make("img", {src: url, alt: ""}), make("figcaption", {}, gate.toFixed(2))),
       ),

@@ -3,14 +3,12 @@
 import {TERMS} from "./said.js";
 import {queryPlaces} from "./text.js";
 
-const GATES = "Each column is a word that was read, each row a part of the memory; dark lets it through. Point at a cell to see how far its gate is open.";
-
 /** `look` as `showMatrix` has it, seen in a `way`; `opens`: a click opens a weight; `languages`: of what is read and
     what is written, "" where they have no names; none: it may be one text. */
 export function hintOf(look, way, opens, languages) {
-  const {rows, of} = look,
-    unit = unitOf(look);
-  if (of === "gate") return GATES;
+  const {rows, columns, rowName, of} = look,
+    unit = rowName ? "row" : unitOf(of === "gate" ? columns : [...rows, ...columns]);
+  if (of === "gate") return `Each column is a ${unit} that was read, each row a part of the memory; dark lets it through. Point at a cell to see how far its gate is open.`;
   if (rows.length === 1) return `Dark is where the model looked. Point at a ${unit}, or use the arrow keys, to see its weight.`;
   const click = opens && way === "map" ? "opens the weight" : "keeps it";
   return `${SENTENCES[way](look, unit, languages)} Point at a ${unit}, or use the arrow keys, to see where it looks. A click ${click}.`;
@@ -18,7 +16,7 @@ export function hintOf(look, way, opens, languages) {
 
 const SENTENCES = {
   map({rows, columns, rowName, columnName}, unit, [read, written]) {
-    if (rowName && columnName) return `Rows: ${rowName}. Columns: ${columnName}. Dark is where a row looked.`;
+    if (rowName && columnName) return `Each row is one ${rowName}; dark is where it looked among the ${columnName}.`;
     if (written) return `Each row is a ${unit} that was written in ${written}; dark is where it looked in the ${read} sentence.`;
     const {places, more} = read === undefined ? queryPlaces(columns, rows) : {};
     if (places && !more.length) return `Each row is a ${unit} of the text; dark is where it looked in the same text.`;
@@ -35,7 +33,7 @@ const SENTENCES = {
 };
 
 /** What a token is called: a letter or a digit is no word. */
-function unitOf({rows, columns}) {
-  const words = [...rows, ...columns].filter(token => !TERMS[token]);
+function unitOf(tokens) {
+  const words = tokens.filter(token => !TERMS[token]);
   return words.every(token => [...token].length === 1) ? "character" : "word";
 }

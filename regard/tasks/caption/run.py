@@ -278,7 +278,8 @@ class Captioner(WritingRun, ImageRun):
             mean_of_pieces(looked, words)[spoken],
             None if gated is None else mean_of_pieces(gated, words)[spoken],
         )
-        return Looks(seen, (merged,), title).over(Looks(seen, (pieces,), title))
+        found = Looks(seen, (merged,), title)
+        return found if words.are(pieces.words) else found.over(Looks(seen, (pieces,), title))
 
     def word_gates(self, image: Image, tokens: list[int], sites: Sequence[str] = (), units: int = UNITS) -> Heads:
         """The gates of the LSTM over the words that it read."""

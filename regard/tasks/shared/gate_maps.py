@@ -18,7 +18,7 @@ from regard.tasks.shared.sites import sites_like
 from regard.tasks.shared.words import Tokens, words_of
 
 UNITS = 12  # of a layer that a picture shows
-TITLE = "Gates at each word: the mean, and units from the most open to the most closed"
+TITLE = "Gates while it reads: the mean, and units from the most open to the most closed"
 
 
 def gate_sites(model: Module, patterns: Sequence[str] = ()) -> list[str]:
@@ -46,6 +46,8 @@ def gate_maps(
             rows[name], pieces[name] = _chosen(gates, units)
             columns[name], words[name] = tokenizer.tokens(ids), words_of(tokenizer, ids)
     below = Heads({name: table[None] for name, table in pieces.items()}, rows, columns, TITLE, scale=1, of="gate")
+    if all(words[name].are(columns[name]) for name in words):
+        return below
     merged = {name: _in_words(table, words[name])[None] for name, table in pieces.items()}
     return replace(below, panels=merged, columns={name: own.labels for name, own in words.items()}).over(below)
 

@@ -131,4 +131,7 @@ def document_of(
         ends = [*sentence.starts[1:], len(spelled)]
         labels.append(["".join(spelled[first:end]) for first, end in zip(sentence.starts, ends, strict=True)])
         sums.append(np.add.reduceat(share, sentence.starts))
-    return Document(labels, sums, weights).over(Document(pieces, shares, weights))
+    found = Document(labels, sums, weights)
+    if labels == [list(own) for own in pieces]:
+        return found
+    return found.over(Document(pieces, shares, weights))

@@ -51,6 +51,23 @@ def test_other_tasks_stream_their_answers(client: TestClient) -> None:
     assert [data["input"] for _, data in found[:2]] == [0, 1]
 
 
+def test_where_the_model_looked_comes_with_the_answer_if_it_is_small(client: TestClient) -> None:
+    path, body = "/api/models/dates/translate", {"inputs": ["3 May 1979"], "stream": True, "look": True}
+    found = dict(events(client.post(path, json=body)))
+    assert [*found][-3:] == ["answer", "look", "end"]
+    usual = client.get(f"/api/models/dates/answers/{found['answer']['id']}/attention?packed=true").json()
+    assert found["look"] == {**usual, "input": 0}
+    large = {**body, "inputs": ["01010101 11001100 11110000 10011001"]}
+    assert [name for name, _ in events(client.post("/api/models/copy/recall", json=large))] == ["answer", "end"]
+    none = {**body, "inputs": ["The bank."]}
+    assert [name for name, _ in events(client.post("/api/models/sentences-elmo/embed", json=none))] == [
+        "answer",
+        "end",
+    ]
+    for wrong in ({"look": 1}, {"stream": False}):
+        assert client.post(path, json={**body, **wrong}).status_code == 422
+
+
 def test_an_error_in_a_stream_is_an_event(client: TestClient) -> None:
     body = {"inputs": ["5 " * 500], "stream": True}
     [(name, data)] = events(client.post("/api/models/dates/translate", json=body))
