@@ -63,6 +63,7 @@ def test_a_server_that_is_gone_is_said_at_once_and_at_last(cable: Any, page: Any
     page.fill("textarea", "8 August 2008")
     page.click("button.main")
     expect(page.locator("#notice")).to_contain_text("The server does not answer")
+    expect(answer(page)).to_be_empty()
     wait_for_the_last_try(page, ".ask .error")
     expect(page.locator("#notice")).to_be_empty()
     expect(answer(page)).to_be_empty()
@@ -74,6 +75,15 @@ def test_a_server_that_is_gone_is_said_at_once_and_at_last(cable: Any, page: Any
 
 
 # ---- what belongs to another question
+
+
+def test_views_that_could_not_be_had_are_asked_for_again(page: Any, address: str) -> None:
+    page.route(re.compile("views.js$"), lambda route: route.abort())  # the first time; then it has another address
+    page.goto(f"{address}/#model=reviews")
+    expect(page.locator("#notice")).to_contain_text("The server does not answer")
+    page.wait_for_selector(".panel:not([aria-busy]) .regard-document .sentences")
+    expect(page.locator("#notice")).to_be_empty()
+    page.troubles.clear()
 
 
 def test_a_refused_question_has_no_answer(visit: Visit) -> None:

@@ -2,6 +2,8 @@
 
 const WAITS = [300, 700, 1500, 3000, 5000];  // milliseconds before the server is asked again
 
+const GONE = "The server does not answer. Is it still running?";
+
 export class Failure extends Error {
   constructor(message, status = 0) {
     super(message);
@@ -69,7 +71,7 @@ async function persist(path, settings, read) {
       if (response.ok) return await read(response);
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      if (tries === WAITS.length) throw new Failure("The server does not answer. Is it still running?");
+      if (tries === WAITS.length) throw new Failure(GONE);
       tellLost(true);
       await pause(WAITS[tries], settings.signal);
       continue;
@@ -83,6 +85,23 @@ async function persist(path, settings, read) {
       continue;
     }
     throw new Failure(await messageOf(response), response.status);
+  }
+}
+
+/** What `part(tries)` imports of the page's own script, which is asked for again as requests are. */
+export async function loaded(part) {
+  try {
+    for (let tries = 0; ; tries++) {
+      const found = await part(tries).catch(error => {
+        if (!(error instanceof TypeError)) throw error;  // it came, and is wrong
+      });
+      if (found) return found;
+      if (tries === WAITS.length) throw new Failure(GONE);
+      tellLost(true);
+      await pause(WAITS[tries]);
+    }
+  } finally {
+    tellLost(false);
   }
 }
 

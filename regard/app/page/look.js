@@ -1,5 +1,5 @@
 // Where a model looked for an answer: fetched from the server, drawn by the view that is named as the picture's kind.
-import {Failure, get, modelPath} from "./api.js";
+import {Failure, get, loaded, modelPath} from "./api.js";
 
 export const SIDE = 32;  // rows and columns of each head in an overview
 export const TOO_MUCH = 413;
@@ -8,7 +8,13 @@ export const EVERY = "*";  // all heads of all sites
 
 /** The view of a kind of picture: loaded once. */
 export function viewOf(kind) {
-  if (!views.has(kind)) views.set(kind, import(`../views/${kind}.js`));
+  if (!views.has(kind)) {
+    const part = tries => import(`../views/${kind}.js`);
+    views.set(kind, loaded(part).catch(error => {
+      views.delete(kind);
+      throw error;
+    }));
+  }
   return views.get(kind);
 }
 

@@ -6,6 +6,7 @@ import {modelList} from "./choose.js";
 import {Comparison} from "./compare.js";
 import {button, make} from "./dom.js";
 import {shareButton} from "./keep.js";
+import {viewOf} from "./look.js";
 import {isAsked} from "./options.js";
 import {pairsOf, valueOf} from "./pairs.js";
 import {Panel} from "./panel.js";
@@ -242,7 +243,11 @@ class Page {
 
 async function start() {
   whenSignedOut(askForToken);
-  whenLost(lost => { find("notice").textContent = lost ? "The server does not answer. It is asked again …" : ""; });
+  let page = null;
+  whenLost(lost => {
+    find("notice").textContent = lost ? "The server does not answer. It is asked again …" : "";
+    if (lost) page?.panels.forEach(one => one.lost());
+  });
   find("skip").addEventListener("click", event => {
     event.preventDefault();  // the address stays that of what is seen
     find("ask").focus();
@@ -255,8 +260,9 @@ async function start() {
     }
     waiting.remove();
     find("work").hidden = false;
-    const page = new Page(models);
+    page = new Page(models);
     page.restore(readAddress());
+    viewOf("cell").catch(() => {});  // the views that the page begins without come while the model answers
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     find("waiting").textContent = error.message;

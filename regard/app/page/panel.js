@@ -211,6 +211,13 @@ export class Panel {
     this.stepping.close();
   }
 
+  /** The server does not answer what is asked now: the answer of before is none to it. */
+  lost() {
+    if (!this.running || this.answer || this.isNew) return;
+    this.out.replaceChildren();
+    this.clearLook();
+  }
+
   /** The person ends the answer: what was written of it stays, and says so. */
   end() {
     if (!this.running || this.answer) return this.stop();

@@ -24,10 +24,11 @@ FRAME = "page/frame.html"  # what all pages share; a page begins with the words 
 FIELDS = re.compile(r"<!-- in frame\.html\n(.*?)-->\n", re.DOTALL)
 LATER = "page/views.js"  # the views that a page begins without
 FIRST = ("map",)  # the views that it has from the start
-# Modules by name; a view that is not there yet comes with all others.
+# Modules by name; a view that is not there yet comes with all others. What did not come is asked for by another
+# address, as browsers do not try the same again.
 BEGIN = f"""const $ = globalThis.$regard = {{}};
-const $view = async kind => {{
-if (!$[`views/${{kind}}.js`]) await import("./{LATER}");
+const $view = async (kind, tries) => {{
+if (!$[`views/${{kind}}.js`]) await import(`./{LATER}${{tries ? `?${{tries}}` : ""}}`);
 return $[`views/${{kind}}.js`];
 }};
 """
@@ -115,9 +116,8 @@ def scoped(name: str, text: str) -> str:
     ]
     given = ", ".join(made for _, made in EXPORT.findall(text))
     body = INDENT.sub("", COMMENT.sub("", EXPORT.sub(r"\1 \2", IMPORT.sub("", text))))
-    return (
-        f"$[{name!r}] = (() => {{\n{''.join(taken)}{body.replace(VIEW, '$view(kind)')}return {{{given}}};\n}})();\n"
-    )
+    inner = body.replace(VIEW, "$view(kind, tries)")
+    return f"$[{name!r}] = (() => {{\n{''.join(taken)}{inner}return {{{given}}};\n}})();\n"
 
 
 def by_use(name: str) -> tuple[bool, bool, str]:
