@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from regard.errors import BadInput, NoAttention
+from regard.errors import BadInput, NoAttention, WrongArgument
 
 if TYPE_CHECKING:
     from regard.show import Heads
@@ -140,6 +140,9 @@ class Trace:
         """The sites at which anything was recorded."""
         return list(dict.fromkeys(site for site, _ in self._entries()))
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.sites)
+
     def having(self, kind: str) -> list[str]:
         """The sites at which this kind was recorded."""
         return [site for site, other in self._entries() if other == kind]
@@ -162,7 +165,12 @@ class Trace:
     def __getitem__(self, site: str | tuple[str, str]) -> Tensor:
         """One tensor for all calls of the site, concatenated over queries, or along the axis given to `record`;
         shorter memories are padded with 0."""
-        name, kind = (site, "weights") if isinstance(site, str) else site
+        entry = (site, "weights") if isinstance(site, str) else site
+        if not (isinstance(entry, tuple) and len(entry) == 2 and all(isinstance(part, str) for part in entry)):
+            raise WrongArgument(
+                f"a trace is asked by a site, or a site and a kind; it has {self.sites}, got {site!r}"
+            )
+        name, kind = entry
         key = self._key(name, kind)
         parts, axis = self._recorded[key], self._axes[key]
         batches = {len(part) for part in parts if part.dim() and axis % part.dim()}

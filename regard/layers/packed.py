@@ -35,8 +35,10 @@ class Packed:
 
     def product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """F.linear(x, weight, bias)"""
+        if torch.is_grad_enabled() or not may_pack(x, weight):  # first: an exported model has any number of rows
+            return F.linear(x, weight, bias)
         rows = x.numel() // weight.shape[1]
-        if rows < FEW or torch.is_grad_enabled() or not may_pack(x, weight):
+        if rows < FEW:
             return F.linear(x, weight, bias)
         key = weight.data_ptr(), weight._version
         packed = self.weight
@@ -60,14 +62,14 @@ class PackedLinear(nn.Linear):
 
 def may_pack(x: Tensor, weight: Tensor) -> bool:
     """Are both plain float32 on the CPU, and computed now?"""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # first: not all of what follows can be compiled
+        return False
     return (
         x.dtype == weight.dtype == torch.float32
         and x.device.type == weight.device.type == "cpu"
         and type(x) is Tensor
         and not weight.is_inference()
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
-        and not torch.jit.is_tracing()
     )
 
 

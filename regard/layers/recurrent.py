@@ -515,7 +515,7 @@ class Stack(Layers):
         for layer in range(self.rnn.num_layers):
             weights = self.weights(layer)
             before = [part[:, layer] for part in state]
-            if self.packed and len(x) >= FEW:
+            if self.packed and not torch.compiler.is_compiling() and len(x) >= FEW:
                 of_input, of_state = self.packed[layer]
                 ahead = of_input.product(x, weights[0], weights[2])
                 after = next_state(

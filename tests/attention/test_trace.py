@@ -27,7 +27,7 @@ from regard.attention import (
     trace,
 )
 from regard.attention.trace import sites_of
-from regard.errors import NoAttention
+from regard.errors import NoAttention, WrongArgument
 
 B, T, S, D, H = 2, 5, 7, 16, 4
 
@@ -206,6 +206,15 @@ def test_a_growing_memory_is_padded(model):
             memory = memory.append(site.remember(x[:, t : t + 1]))
             site(Question(x[:, t : t + 1], position=torch.tensor([t])), memory.memory)
     assert torch.allclose(seen["layers.0.self"], whole["layers.0.self"], atol=1e-6)
+
+
+def test_a_trace_is_walked_through_by_its_sites(model):
+    with trace(model, "layers.*.cross") as seen, torch.no_grad():
+        model(torch.randn(B, T, D), torch.randn(B, S, D))
+    assert list(seen) == seen.sites == ["layers.0.cross", "layers.1.cross"]
+    for asked in (0, ("layers.0.cross",), ("layers.0.cross", 1), None):
+        with pytest.raises(WrongArgument, match=r"it has \['layers.0.cross', 'layers.1.cross'\], got "):
+            seen[asked]
 
 
 def test_the_mask_says_where_each_query_may_look(model):
