@@ -50,6 +50,18 @@ def test_a_prompt_is_answered(run: Path) -> None:
     assert "".join(model.generate("Let's eat soon.", stream=True)) == "Yes, eat soon!"
 
 
+def test_pairs_may_be_rows_in_memory(run: Path, tmp_path: Path) -> None:
+    model, rows = regard.load(run), [{"prompt": prompt, "response": response} for prompt, response in PAIRS]
+    wanted = model.evaluate(str(write(tmp_path / "pairs.tsv"))).metrics
+    assert model.evaluate(PAIRS).metrics == wanted
+    assert model.evaluate(rows).metrics == wanted
+    with pytest.raises(DataError, match=r"\[1\] must be a dict or \(prompt, response\), got \('Thanks',\)"):
+        model.evaluate([PAIRS[0], ("Thanks",)])
+    settings = {"train.steps": 1, "train.eval_every": 1, "model.dim": 8, "model.layers": 1}
+    trained = regard.train(RECIPE, out=tmp_path / "run", set=settings, data={"train": PAIRS, "valid": PAIRS[:2]})
+    assert trained.generate(PAIRS[0][0], max_tokens=2).line()
+
+
 def test_the_command_line_prints_prompt_and_response(run: Path, call: Any) -> None:
     done = call("generate", run, "Let's sing today.")
     assert (done.code, done.out) == (0, "Let's sing today.\nYes, sing today!\n")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from regard.base.divided import in_parts
+from regard.base.memory_rows import MemoryRows
 from regard.data.artifacts import Artifacts
 from regard.data.batches.batch import Pair as EncodedPair
 from regard.data.text.pairs import read_pairs
@@ -23,11 +24,14 @@ Pair = tuple[str, str]
 
 
 def read(text: TextSettings, files: Iterable[str]) -> Iterator[Pair]:
-    """The columns prompt and response of CSV, JSONL and parquet, the first two of a TSV."""
+    """The columns prompt and response of CSV, JSONL, parquet and rows in memory, the first two of a TSV."""
+    names = text.prompt or "prompt", text.response or "response"
     for file in files:
-        usual = ("prompt", "response") if text.in_columns([file]) else ("", "")
-        source, target = (named or name for named, name in zip((text.prompt, text.response), usual, strict=True))
-        yield from read_pairs(file, source=source, target=target)
+        if isinstance(file, MemoryRows):
+            yield from read_pairs(file.keyed(names), source=names[0], target=names[1])
+        else:
+            source, target = names if text.in_columns([file]) else (text.prompt, text.response)
+            yield from read_pairs(file, source=source, target=target)
 
 
 def survey(job: Job[TextSettings]) -> Artifacts:
