@@ -235,6 +235,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     here = {path.relative_to(ROOT).as_posix() for path in SOURCES}
     assert here <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert wheel.stat().st_size < 25_000_000  # bytes, shipped runs and all
 
 
 def test_every_system_has_a_run_that_is_shipped_and_small():

@@ -226,13 +226,15 @@ KEY_SCORES = [name for name in SCORES if name != "location"]  # those that read 
 
 
 def check_score(name: str, *, rank: int = 0, beta: float = 0.0) -> None:
-    """BadInput where a setting is given to a score that does not have it."""
+    """BadInput where a setting is given to a score that does not have it, or has no such value."""
     if name not in SCORES:
         raise BadInput(f"unknown score {name!r}; there are {', '.join(SCORES)}")
     if rank and name != "general":
         raise BadInput(f"rank is of the matrix of score = general, and this score is {name}; leave rank at 0")
     if beta and name != "cosine":
         raise BadInput(f"beta is the factor of score = cosine, and this score is {name}; leave beta at 0")
+    if beta < 0:
+        raise BadInput(f"beta must be above 0, or 0 (learned), got {beta}")
 
 
 @checked

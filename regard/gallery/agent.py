@@ -1,7 +1,7 @@
 r"""An agent that looks back at what it did
 
-Five slot machines, ten pulls. Each pays with a probability that nobody tells. A good player tries several,
-and comes back to what has paid. SNAIL plays with weights that stay as they are: all it knows of these
+Five slot machines, ten pulls. Each pays with a probability that the player is not told. A good player tries
+several, and comes back to what has paid. SNAIL plays with weights that stay as they are: all it knows of these
 machines is in the steps it can look back at.
 
 $$a_t = softmax_{i < t}(q_t \cdot k_i / \sqrt{d}), \quad read_t = \sum_{i<t} a_{ti} v_i$$

@@ -5,13 +5,13 @@ three vectors, which are added: which token it is, which sentence it is in (A or
 
 $$x_i = token_i + segment_i + position_i$$
 
-It learns from text alone by two games. Some tokens are hidden, and it has to find them. And it has to say
+It learns from text alone, by two tasks. Some tokens are hidden, and it has to find them. And it has to say
 whether B really follows A, or comes from elsewhere.
 
 Try: Type two sentences of your own into *Three vectors each*, as "the cat sat [SEP] it slept". Which columns
 of the picture change where A ends?
 
-In the package: The system `bert`; `regard/data/text/masking.py` plays both games, counted here; `regard train
+In the package: The system `bert`; `regard/data/text/masking.py` prepares both tasks, counted here; `regard train
 bert-text` learns from a text of your own, `regard fill` asks for hidden words."""
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def documents(count: int = 300) -> MaskedData:
 
 
 def the_masks_counted() -> Table:
-    """The game of hidden words as regard plays it, counted over 26,000 tokens. About 15 % are to
+    """The task of hidden tokens as regard prepares it, counted over 26,000 tokens. About 15 % are to
     be found. Of these 80 % are replaced by `[MASK]`, 10 % by any token, and 10 % stay as they are: when BERT
     is used there is no `[MASK]`, so it must not believe that a word is right just because it can be seen."""
     data, counts = documents(), Counter[str]()
@@ -91,7 +91,7 @@ def the_masks_counted() -> Table:
 
 
 def next_sentences_counted() -> Table:
-    """The game of next sentences: in about half of the rows B follows A in the text, in the others B is from
+    """The task of next sentences: in about half of the rows B follows A in the text, in the others B is from
     another document. What BERT says is read from `[CLS]` alone."""
     data = documents()
     follows = torch.cat([data.batch(item).follows for item in data.order(0)])

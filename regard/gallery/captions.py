@@ -7,8 +7,8 @@ in a translator. A gate $\beta$ says how much of what was read counts for this w
 $$c_t = \beta_t \sum_i a_{ti} v_i, \quad \beta_t = \sigma(w \cdot s_t)$$
 
 Two such models come with the package. `scenes` was trained on generated scenes of coloured shapes, knows nothing
-else, and is nearly always right. `photos` was trained on 6,000 photographs, four minutes long, and is small: what
-it says is often wrong, and where it looked often tells why.
+else, and is nearly always right. `photos` is small and was trained on 6,000 photographs for four minutes: what it
+says is often wrong, and where it looked often tells why.
 
 Try: Move `number` to other scenes. Which words have the smallest gate? With a photograph of your own: `regard
 gallery captions --set PHOTO=photo.jpg`.
@@ -84,8 +84,8 @@ def four_captions(number: int) -> dict[str, str]:
 
 def graded(number: int = 10) -> Sheet:
     """How good is a caption? People grade it right, with minor errors, related, or unrelated. CIDEr counts
-    which words and phrases it shares with captions that people wrote, and the rare ones count most. Look at the
-    score below each of the four: it falls in this order."""
+    which words and phrases it shares with captions that people wrote, and the rare ones count most; 1000 is the
+    very same caption. Look at the score below each of the four: it falls in this order."""
     made, answers = scenes("test", 30), four_captions(number)
     image, wanted = made.images.read(number), list(made.captions[number])
     # What is rare is counted over all scenes.

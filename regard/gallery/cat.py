@@ -105,7 +105,7 @@ def reads_are_shuffled_too() -> Table:
     )
 
 
-def queries_keys_and_values() -> Table:
+def from_input_to_output() -> Table:
     """A layer that learns has three matrices, and the input goes through each: queries, keys and values. They
     are split into heads by reshaping, each head looks by itself, and the heads are merged by reshaping back.
     Read the shapes downwards: the input and the output have the same."""

@@ -9,7 +9,7 @@ $$p(class) \leftarrow \sum_{i \leq t} a_{ti} v_i, \quad a_{ti} = softmax_{i \leq
 Nothing is trained here: the weights stay as they are, and all that it learns of the new signs is in what it
 looks at.
 
-Try: Move `query` to the other signs, and `draw` to other five signs.
+Try: Move `query` to the other signs, and `draw` to five other signs.
 
 In the package: The system `snail`; `regard fewshot omniglot`; `results/snail.md`. The same blocks play
 bandits and MDPs (system `snail_agent`, `regard play`), where a step looks back at what earlier steps

@@ -33,8 +33,8 @@ SLIDERS = {"number": (0, 4), "beta": (0.0, 10.0)}
 
 
 def by_number(number: int = 2) -> Table:
-    """Ask by number. Each person has a key that is 1 at the own number and 0 elsewhere, and the query is such
-    a key too. Only one product is not 0. Look at the column `weight`: it is 1 for one person, so exactly that
+    """Ask by number. Each person has a key that is 1 at their own number and 0 elsewhere, and the query is
+    such a key too. Only one product is not 0. Look at the column `weight`: it is 1 for one person, so exactly that
     age is read."""
     keys = one_hot(torch.arange(5)).float()[None]  # (1, persons, 5)
     seen = look(keys[:, [number]], keys, AGES, score="dot", weigh="hard")

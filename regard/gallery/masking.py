@@ -89,7 +89,7 @@ def padding() -> Heads:
     return Heads(panels, words, rows, mask=masks)
 
 
-def more_padding_same_answer() -> Table:
+def the_answer_stays() -> Table:
     """The same for a whole trained model, the translator of dates: what it thinks of the answer 1979-05-03,
     with 0, 5 and 50 places of padding behind the text. The differences are those of rounding."""
     run = regard.load("dates")

@@ -132,7 +132,7 @@ def train(positions: nn.Module, dim: int = 64, symbols: int = 20) -> list[float]
 
 def trained_short_and_asked_long() -> Curves:
     """Trained now on texts of up to 32 symbols, asked for 64. Where training texts often reached, both are right.
-    Behind 32 a learned table has rows that no text has ever used, and falls to a tenth, little more than guessing.
+    Beyond 32 a learned table has rows that no text has ever used, and falls to a tenth, little more than guessing.
     The waves go on, and so does some of what was learned: they fall too, but not all the way. A table of 32 rows
     could not even be asked."""
     places = list(range(1, LONG, 4))

@@ -135,8 +135,8 @@ def where_it_looked(text: str = "You are welcome") -> Map:
 
 @cache
 def decoder_alone() -> regard.LanguageModel:
-    """A decoder without an encoder: there is one text, prompt and response behind each other, and it learns
-    to continue."""
+    """A decoder without an encoder: there is one text, the prompt and then the response, and it learns to
+    continue."""
     lines = [f"{english} = {spanish} ." for english, spanish in PAIRS]
     recipe = {
         "data": {"train": "", "documents": "line", "batch_tokens": 256},

@@ -9,7 +9,7 @@ $$r_t = \sum_i w_t(i)\, M_t(i), \quad M_t(i) = M_{t-1}(i) (1 - w_t(i)\, e_t) + w
 Two such machines come with the package. One copies sequences, and needs only to move on. The other recalls what
 came after something it is shown again, and has to *look for* it.
 
-Try: Move `length` of *The tape* to 40, twice of what it was trained on: are the slopes still straight? Then `seed`
+Try: Move `length` of *The tape* to 40, twice what it was trained on: are the slopes still straight? Then `seed`
 of *Recall*: is the dark path always one column behind the item that was shown?
 
 In the package: The system `ntm`; `regard recall copy --show -` and `regard recall associative-recall --show -` draw

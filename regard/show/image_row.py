@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.base.arguments import checked
 from regard.errors import BadInput
+from regard.show.colours import HIDDEN
 from regard.show.images import check_image
 from regard.show.label_text import clean, trim
 from regard.show.plot import Plot
@@ -53,6 +54,7 @@ class Images(Plot):
         for name, image in zip(names, self.images.values(), strict=True):
             width = image.shape[1] / image.shape[0]
             ax.imshow(image, extent=(left, left + width, 0, 1), interpolation="nearest")
+            ax.plot([left, left, left + width, left + width, left], [0, 1, 1, 0, 0], color=HIDDEN, linewidth=0.8)
             ax.text(left, -0.03, drawable(name), va="top", **style)
             left += width + BETWEEN
         ax.set(xlim=(0, left - BETWEEN), ylim=(-0.12, 1), aspect="equal")

@@ -197,15 +197,15 @@ class Looks(Picture):
         rows, columns = levels.shape
         return levels[np.ix_(np.arange(height) * rows // height, np.arange(width) * columns // width)]
 
-    def drawing(self) -> Drawing:
-        """The image, and for each caption its text and a panel for each word."""
+    def drawing(self, widest: int = WIDEST) -> Drawing:
+        """The image, and for each caption its text and a panel for each word, in rows of up to `widest`."""
         count = max(len(line.words) for line in self.lines)
         side = next((size for most, size in SIZES if count <= most), SMALLEST)
-        side = min(LARGEST, max(side, (WIDEST + BETWEEN) // (count + 1) - BETWEEN))
+        side = min(LARGEST, max(side, (widest + BETWEEN) // (count + 1) - BETWEEN))
         size = across, down = size_within(self.image, side, side)
         room = max(across, ROOM)
         pitch = room + BETWEEN
-        columns = _columns(count, (WIDEST + BETWEEN) // pitch - 1)
+        columns = _columns(count, (widest + BETWEEN) // pitch - 1)
         width = max((columns + 1) * pitch - BETWEEN, NARROWEST, KEY + 20 + text_width(GATE_NOTE) * NOTE)
         row = down + (BAR + 4 if self.gated else 0) + 1.35 * (NAME + (1 + self.gated) * SMALL) + BETWEEN
         title, marks, y, right = heading(self.title)

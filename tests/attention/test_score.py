@@ -235,10 +235,11 @@ def test_a_rank_is_that_of_the_matrix():
             {"beta": 1.0},
             "beta is the factor of score = cosine, and this score is general; leave beta at 0",
         ),
+        ("cosine", {"beta": -1.0}, r"beta must be above 0, or 0 \(learned\), got -1.0"),
         ("additive", {"rank": 2}, "rank is of the matrix of score = general, and this score is additive"),
     ],
 )
-def test_a_setting_of_another_score_is_refused(name, settings, words):
+def test_a_setting_that_a_score_does_not_have_is_refused(name, settings, words):
     with pytest.raises(ValueError, match=words):
         build_score(name, D, E, max_positions=1, **settings)
 

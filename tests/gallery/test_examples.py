@@ -94,7 +94,7 @@ def test_masks() -> None:
     assert masked == 0 < unmasked
     panels = masking.padding().panels
     np.testing.assert_allclose(panels["1 of padding"][..., :6], panels["3 of padding"][..., :6], atol=1e-6)
-    assert max(row["largest difference"] for row in masking.more_padding_same_answer().rows) < 1e-4
+    assert max(row["largest difference"] for row in masking.the_answer_stays().rows) < 1e-4
 
 
 def test_norms() -> None:

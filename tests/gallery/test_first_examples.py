@@ -94,7 +94,7 @@ def test_shuffling_the_cat_shuffles_the_rows() -> None:
 
 
 def test_shapes_of_a_layer() -> None:
-    rows = {row["step"]: row["shape"] for row in cat.queries_keys_and_values().rows}
+    rows = {row["step"]: row["shape"] for row in cat.from_input_to_output().rows}
     assert rows["input X"] == rows["output, times Wo"] == "6 x 6"
     assert rows["Q in two heads"] == "2 x 6 x 3"
     assert rows["weights, softmax of each row"] == "2 x 6 x 6"

@@ -9,6 +9,7 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from standalone import Checker, check_page
 
@@ -21,6 +22,7 @@ from regard.gallery.core.making import make, run_step
 from regard.gallery.core.markup import blocks
 from regard.gallery.core.notebook import notebook
 from regard.gallery.core.plain import plain_example
+from regard.show import Line, Looks
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 outputs_of = runpy.run_path(str(DOCS / "run_notebooks.py"))["outputs_of"]
@@ -59,6 +61,20 @@ def test_a_page_stands_alone_and_shows_the_code_that_was_run() -> None:
     assert 'href="index.html"' in text
     assert "default-src 'none'" in text
     check_page(page.index([read_example(name) for name in GALLERY]))
+
+
+def test_what_to_try_is_told_where_there_are_no_sliders() -> None:
+    example = read_example("lookup")
+    assert example.hint.endswith("In the notebook, call a function with another value, as `by_number(number=2)`.")
+    assert f"{example.hint}\n" in json.loads(notebook(example))["cells"][-1]["source"]
+    assert not read_example("apple").hint
+
+
+def test_rows_of_panels_are_as_wide_as_a_page_at_most() -> None:
+    weights = np.ones((12, 2, 2))
+    panels = Looks(np.zeros((64, 64, 3), np.uint8), [Line([*"abcdefghijkl"], weights)])
+    assert panels.drawing().width > page.COLUMN >= panels.drawing(page.COLUMN).width - 40
+    assert f'width="{panels.drawing(page.COLUMN).width:g}"' in page._drawn(panels, "looks")
 
 
 def test_markup() -> None:

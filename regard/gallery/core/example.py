@@ -107,6 +107,18 @@ class Example:
         """About how long it takes on two cores."""
         return GALLERY[self.name]
 
+    @property
+    def hint(self) -> str:
+        """How to try other inputs where a page has no sliders; empty where there is no input to change."""
+        step = next((step for step in self.steps if step.inputs), None)
+        if step is None:
+            return ""
+        call = f"{step.name}({step.inputs[0].name}={step.inputs[0].default!r})"
+        return (
+            "The tab *Learn* of `regard serve` has sliders and fields to type in. In the notebook, call a function "
+            f"with another value, as `{call}`."
+        )
+
     def step(self, name: str) -> Step:
         """A function that is shown."""
         shown = [step for step in self.steps if step.shown]

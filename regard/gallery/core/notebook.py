@@ -63,7 +63,8 @@ def notebook(example: Example) -> str:
             head = f"## {step.heading}\n\n" if step.shown else ""
             cells.append(_text(f"text-{number}", head + step.text))
         cells.append(_code(f"code-{number}", f"{step.code}\n\n\n{step.name}()" if step.shown else step.code))
-    cells.append(_text("end", f"## Try\n\n{example.try_this}\n\n## In the package\n\n{example.where}"))
+    try_this = "\n\n".join(filter(None, (example.try_this, example.hint)))
+    cells.append(_text("end", f"## Try\n\n{try_this}\n\n## In the package\n\n{example.where}"))
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     whole = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"

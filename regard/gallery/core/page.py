@@ -17,10 +17,13 @@ from regard.gallery.core.making import Made, Result
 from regard.gallery.core.markup import html
 from regard.gallery.core.notebook import colab_address
 from regard.show.html_page import read_view
+from regard.show.looks import Looks
 from regard.show.plot import Plot
+from regard.show.svg import render_svg
 from regard.show.table import Table
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"  # nothing is loaded, and nothing runs
+COLUMN = 960  # the most pixels of a row of panels: the width of a page, so that their words are not scaled down
 COLOURS = {tokenize.COMMENT: "c", tokenize.STRING: "s", tokenize.NUMBER: "n"}
 COLOURS |= {getattr(tokenize, name): "s" for name in ("FSTRING_START", "FSTRING_MIDDLE", "FSTRING_END")
             if hasattr(tokenize, name)}  # fmt: skip # Python 3.12 and newer
@@ -65,7 +68,12 @@ def body(made: Made) -> str:
     """What stands below the title, for any page."""
     example = made.example
     parts = [html(example.text), *(_step(made, step) for step in example.steps)]
-    parts += ["<h2>Try</h2>", html(example.try_this), "<h2>In the package</h2>", html(example.where)]
+    parts += [
+        "<h2>Try</h2>",
+        html(f"{example.try_this}\n\n{example.hint}"),
+        "<h2>In the package</h2>",
+        html(example.where),
+    ]
     return "\n".join(parts) + "\n"
 
 
@@ -83,7 +91,7 @@ def _step(made: Made, step: Step) -> str:
 def _drawn(result: Result, name: str) -> str:
     if isinstance(result, Table):
         return table_html(result)
-    svg = result.svg()
+    svg = render_svg(result.drawing(COLUMN)) if isinstance(result, Looks) else result.svg()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)  # an id stands once on a page
     if isinstance(result, Plot):

@@ -44,7 +44,7 @@ def test_a_reader_types_another_sentence(client: Any) -> None:
         ("cat/without_positions", {"words": "x"}, 422, "values must be an object with no names but text"),
         ("cat/without_positions", ["text"], 422, "values must be an object with no names but text"),
         ("cat/embed", {}, 404, "cat has inputs for without_positions, "),
-        ("cat/queries_keys_and_values", {}, 404, "cat has inputs for without_positions, "),
+        ("cat/from_input_to_output", {}, 404, "cat has inputs for without_positions, "),
         ("core/make", {}, 404, "there is no example 'core'"),
         ("lookup/by_number", {"number": 9}, 422, "number must be a whole number from 0 to 4, got 9"),
     ],
