@@ -65,6 +65,7 @@ def test_constants_are_changed(call: Any, tmp_path: Path) -> None:
 
 def test_constants_are_checked(call: Any) -> None:
     for words, message in (
+        (["apple", "--set", "STEPS=2"], "apple has no constant 'STEPS'; it has none that can be set"),
         (["norms", "--set", "STEP=2"], "norms has no constant 'STEP'; did you mean 'STEPS'?; it has GAMMA"),
         (["norms", "--set", "STEPS=many"], "STEPS must be a whole number, got 'many'"),
         (["norms", "--set", "STEPS"], "--set wants NAME=VALUE, as STEPS=2000; got 'STEPS'"),

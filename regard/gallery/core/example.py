@@ -161,8 +161,8 @@ def change_example(name: str, values: Mapping[str, object]) -> Example:
     lines = source.splitlines()
     for key, value in values.items():
         if key not in kept:
-            there = f"it has {', '.join(kept)}" if kept else "it has none"
-            raise BadInput(f"{name} has no constant {key[:40]!r}{nearest(key, kept)}; {there}")
+            there = f"{nearest(key, kept)}; it has {', '.join(kept)}" if kept else "; it has none that can be set"
+            raise BadInput(f"{name} has no constant {key[:40]!r}{there}")
         line, before = kept[key]
         if isinstance(before, float) and type(value) is int:
             value = float(value)
