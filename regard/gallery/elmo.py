@@ -88,8 +88,8 @@ def classifier(task: str) -> regard.TextReader:
 
 def weights_of_the_layers() -> Table:
     """The weights that two tasks give the layers, after training: softmax of $s$. They begin equal, at 0.33,
-    and each task moves them its own way. The task `sense`, which asks which bank it is, gives least to layer 0, where
-    all banks are the same."""
+    and each task moves them its own way. The task `sense`, which asks which bank it is, gives least to layer
+    0, where all banks are the same."""
     rows = []
     for task in ("sense", "word"):
         run = classifier(task)
