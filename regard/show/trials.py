@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 GAP = 0.06  # between two panels, as a share of the whole
 FEW = 12  # values of words on an axis
+NUMBERS = 6  # on the axes of all panels together
 WIDE = 100.0  # times the least, from which on numbers stand on an axis by their logarithm
 
 
@@ -26,13 +28,15 @@ WIDE = 100.0  # times the least, from which on numbers stand on an axis by their
 @dataclass(frozen=True, eq=False)
 class Trials(Plot):
     """`settings`: {"train.learning_rate": the value of each trial, as text}; `values`: how good each was; `done`:
-    whether it took all its steps."""
+    whether it took all its steps. `log`: the settings whose numbers stand by their logarithm, beside those whose
+    largest is a hundred times the least."""
 
     settings: Mapping[str, Sequence[str]]
     values: Sequence[float]
     done: Sequence[bool]
     by: str
     title: str = ""
+    log: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         counts = {len(self.values), len(self.done), *map(len, self.settings.values())}
@@ -66,8 +70,8 @@ class Trials(Plot):
             words = list(dict.fromkeys(texts))
             places = np.array([float(words.index(text)) for text in texts])
             panel.set_xticks(range(len(words))[:FEW], [trim(clean(word), 14) for word in words[:FEW]])
-        elif (places > 0).all() and places.max() > WIDE * places.min():
-            panel.set_xscale("log")
+        else:
+            self._number(panel, places, by_logarithm=name in self.log)
         for part, face, label in ((done, LINES[0], "done"), (~done, "none", "ended early")):
             if part.any():
                 panel.scatter(places[part], values[part], s=22, facecolors=face, edgecolors=LINES[0], label=label)
@@ -75,6 +79,33 @@ class Trials(Plot):
         panel.grid(color="#e5e7eb", linewidth=0.8)
         panel.set_axisbelow(True)
         panel.spines[["top", "right"]].set_visible(False)
+
+    def _number(self, panel: Axes, places: np.ndarray, *, by_logarithm: bool) -> None:
+        """Few numbers on the axis of a setting, so that they do not run into each other."""
+        from matplotlib.ticker import MaxNLocator, NullLocator
+
+        most = max(2, NUMBERS // len(self.settings))
+        low, high = float(places.min()), float(places.max())
+        if low > 0 and (by_logarithm or high > WIDE * low):
+            panel.set_xscale("log")
+            ticks = log_ticks(low, high, most)
+            panel.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])
+            panel.xaxis.set_minor_locator(NullLocator())
+        else:
+            panel.xaxis.set_major_locator(MaxNLocator(most))
+
+
+def log_ticks(low: float, high: float, most: int) -> list[float]:
+    """Round numbers from low to high, at most so many, evenly by their logarithm as far as there are some; else the
+    two ends."""
+    decades = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)[::-1]
+    sparser = [((1, 2, 5), 1), ((1, 3), 1), *(((1,), step) for step in range(1, len(decades) + 1))]
+    for firsts, step in sparser:  # a decade has the firsts, and every so many-th decade some
+        numbers = sorted(float(f"{first}e{power}") for power in decades[::step] for first in firsts)
+        inside = [number for number in numbers if low <= number <= high]
+        if 2 <= len(inside) <= most:
+            return inside
+    return [low, high] if low < high else [low]
 
 
 def as_numbers(texts: Sequence[str]) -> np.ndarray | None:

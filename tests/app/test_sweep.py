@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import time
+from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,8 @@ import pytest
 
 import regard
 from regard.errors import BadInput, Interrupted, RecipeError, RunError
-from regard.show.trials import Trials
+from regard.show.trials import Trials, log_ticks
+from regard.tasks.core import at_once
 from regard.tasks.core import sweep as sweeps
 from regard.tasks.core.recipe import read
 from regard.tasks.core.results import Metric
@@ -162,8 +167,36 @@ def test_what_falls_behind_is_told_to_end(tmp_path: Path, monkeypatch: pytest.Mo
     assert (rows[4], rows[5]) == (("done", 0.9, 10), ("ended early", 3.0, 10))
     assert work.results()[0].number == 4
     next(proposals)
+    write(6, 10, 1.0)
     with pytest.raises(Interrupted):  # someone else ended it
         work.tell(6, Interrupted("saved", 15))
+    again = Sweeping("r", [], varied, "valid_loss", Metric("min"), tmp_path, 1, None, prune=True)
+    assert next(again.proposals(20))[0] == 6
+    write(6, 20, 0.9)
+    assert again.look() == []  # and optuna does not warn of what it has
+    again.tell(6, 0.9)
+    assert next(trial.step for trial in again.results() if trial.number == 6) == 20
+
+
+def counts_signals(ready: Path) -> int:
+    """As a training that saves: how often it is told to end."""
+    heard: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    ready.touch()
+    for _ in range(10):
+        time.sleep(0.02)
+    return len(heard)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_trial_is_told_once_to_end_however_long_it_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second signal would end it at once, and the sweep with it."""
+    monkeypatch.setattr(at_once, "new_context", lambda: get_context("fork"))
+    monkeypatch.setattr(at_once, "EVERY", 0.01)
+    ready, told = tmp_path / "ready", {}
+    calls = [(7, (ready,))]
+    at_once.run_at_once(counts_signals, calls, 1, told.__setitem__, lambda: [7] if ready.exists() else [])
+    assert told == {7: 1}
 
 
 def test_the_trials_of_a_folder_are_those_of_one_sweep(tmp_path: Path) -> None:
@@ -184,13 +217,48 @@ def test_without_optuna(monkeypatch: pytest.MonkeyPatch, recipe: str, tmp_path: 
 
 def test_in_python(inline: None, recipe: str, tmp_path: Path) -> None:
     few = {"train.steps": 2, "data.train_count": 60}
-    found = regard.sweep(recipe, vary={"model.embed": [4, 8]}, trials=2, set=few, out=tmp_path / "all")
+    vary = {"model.embed": [4, 8], "train.learning_rate": "1e-3..1e-1:log"}
+    found = regard.sweep(recipe, vary=vary, trials=2, set=few, out=tmp_path / "all")
     assert found.by == "exact_match" or found.by == "bleu"
     assert found.best.state == "done"
     assert found.best.changes[0].startswith("model.embed=")
     assert isinstance(regard.load(found.best.folder), regard.Translator)
     assert repr(found).startswith("<Sweep of ")
     assert "<svg" in found._repr_html_()
+    assert found.picture().log == ("train.learning_rate",)
+
+
+def test_what_was_drawn_by_its_logarithm_is_shown_by_it(tmp_path: Path) -> None:
+    """Also over less than two decades; and numbers on an axis do not run into each other."""
+    rates = ["0.00013", "0.00066", "0.0021", "0.0027"]
+    values, done = [0.1, 0.2, 0.3, 0.4], [True] * 4
+    settings = {"train.learning_rate": rates, "model.dropout": ["0.0", "0.3", "0.3", "0.0"]}
+    axes = Trials(settings, values, done, "bleu", log=("train.learning_rate",)).plot()
+    axes.figure.canvas.draw()
+    first, second = axes.child_axes
+    assert (first.get_xscale(), second.get_xscale()) == ("log", "linear")
+    for panel in (first, second):
+        low, high = panel.get_xlim()
+        labels = [text for text in panel.get_xticklabels(which="both") if low <= text.get_position()[0] <= high]
+        boxes = [text.get_window_extent() for text in labels if text.get_text()]
+        assert len(boxes) > 1
+        assert all(left.x1 < right.x0 for left, right in pairwise(sorted(boxes, key=lambda box: box.x0)))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "most", "wanted"),
+    [
+        (1.3e-4, 2.7e-3, 6, [2e-4, 5e-4, 1e-3, 2e-3]),
+        (1.3e-4, 2.7e-3, 3, [3e-4, 1e-3]),
+        (1e-5, 1e-1, 3, [1e-5, 1e-3, 1e-1]),
+        (4.1e-4, 4.4e-4, 3, [4.1e-4, 4.4e-4]),
+        (0.1, 0.1, 3, [0.1]),
+    ],
+)
+def test_few_round_numbers_stand_on_a_logarithmic_axis(
+    low: float, high: float, most: int, wanted: list[float]
+) -> None:
+    assert log_ticks(low, high, most) == pytest.approx(wanted)
 
 
 def test_trials_as_a_picture() -> None:
@@ -200,5 +268,7 @@ def test_trials_as_a_picture() -> None:
     svg = drawn.svg()
     for word in ("train.learning_rate", "model.score", "additive", "bleu", "ended early"):
         assert word in svg
+    rates = Trials({"train.learning_rate": ["0.00013", "0.0027"]}, [1, 2], [True, True], "bleu")
+    assert rates.plot().child_axes[0].get_xscale() == "linear"
     with pytest.raises(BadInput, match="trials need a setting"):
         Trials({}, [], [], "bleu")

@@ -169,6 +169,8 @@ def test_wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert names == {read_kept(tmp_path / "loggers" / KEPT)["wandb"]["id"]}
 
 
+# SQLAlchemy 2.1 deprecates what mlflow 3.17 says to it.
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
 def test_mlflow_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.chdir(tmp_path)

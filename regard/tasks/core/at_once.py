@@ -36,6 +36,7 @@ def run_at_once(
     context = new_context()
     left = iter(calls)
     running: dict[Connection, tuple[int, ForkServerProcess | SpawnProcess]] = {}
+    ended: set[int] = set()  # told to end: to be told again, while it saves, would be to end at once
 
     def begin(count: int) -> None:
         for number, call in islice(left, count):
@@ -45,6 +46,12 @@ def run_at_once(
                 process.start()
             sender.close()
             running[receiver] = number, process
+
+    def end(numbers: set[int]) -> None:
+        for number, process in running.values():
+            if number in numbers and number not in ended:
+                ended.add(number)
+                process.terminate()
 
     try:
         begin(jobs)
@@ -56,13 +63,9 @@ def run_at_once(
                 process.join()
                 tell(number, result)
                 begin(1)
-            ending = set(look()) if look else set()
-            for number, process in running.values():
-                if number in ending:
-                    process.terminate()
+            end(set(look()) if look else set())
     except (KeyboardInterrupt, SystemExit):
-        for _, process in running.values():
-            process.terminate()
+        end({number for number, _ in running.values()})
         raise
     finally:
         for _, process in running.values():

@@ -8,7 +8,7 @@ import io
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -33,7 +33,7 @@ from regard.tasks.core.run_log import RunLog
 from regard.tasks.core.settings import AnyJob
 from regard.tasks.core.table import TASKS
 from regard.tasks.core.training import train
-from regard.tasks.core.vary import Varied, read_varied
+from regard.tasks.core.vary import Range, Varied, read_varied
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -67,6 +67,7 @@ class Sweep:
     folder: Path
     recipe: str
     base: tuple[str, ...]  # what all trials change
+    log: tuple[str, ...] = ()  # the settings that were drawn by their logarithm
 
     @property
     def best(self) -> Trial:
@@ -97,9 +98,8 @@ class Sweep:
             for key in (change.partition("=")[0] for change in self.trials[0].changes)
         }
         done = [trial.state == DONE for trial in rows]
-        return Trials(
-            settings, [trial.value or 0.0 for trial in rows], done, self.by, title=f"sweep of {self.recipe}"
-        )
+        values = [trial.value or 0.0 for trial in rows]
+        return Trials(settings, values, done, self.by, title=f"sweep of {self.recipe}", log=self.log)
 
     def __repr__(self) -> str:
         return f"<Sweep of {self.recipe}: {len(self.trials)} trials by {self.by}, in {self.folder}>"
@@ -137,7 +137,8 @@ def sweep(
                           "start": str(begin or "")})  # fmt: skip
         work = Sweeping(recipe, base, varied, by, metric, out, at_once, begin, prune)
         work.run(trials)
-        found = Sweep(work.results(), by, metric.better, out, recipe, tuple(changes))
+        log = tuple(each.key for each in varied if isinstance(each, Range) and each.log)
+        found = Sweep(work.results(), by, metric.better, out, recipe, tuple(changes), log)
         write_file(out / TABLE, found.table().encode())
         if any(trial.value is not None for trial in found.trials):
             found.picture().save(out / PICTURE)
@@ -192,6 +193,7 @@ class Sweeping:
         self.study = open_study(out / STUDY, metric.better)
         self.running: dict[int, Proposed] = {}
         self.logs: dict[int, RunLog] = {}
+        self.reported: dict[int, Collection[int]] = {}  # validations of trials that go on, which the study has
         self.ended: set[int] = set()  # those that were told to end early
         self.told = 0
 
@@ -205,6 +207,7 @@ class Sweeping:
 
         left = [each for each in self.study.trials if each.state == TrialState.RUNNING]
         for frozen in left:
+            self.reported[frozen.number] = frozen.intermediate_values
             yield self.begin(optuna.Trial(self.study, frozen._trial_id))
         while (number := len(self.study.trials)) < trials:
             # A sampler of its own for each: what is proposed does not depend on when a sweep was stopped.
@@ -255,7 +258,8 @@ class Sweeping:
         """The trials that are to end: their validations are worse than the median of the others at that step."""
         for number, proposed in self.running.items():
             for step, value in self.new_points(number):
-                proposed.report(value, step)
+                if step not in self.reported.get(number, ()):
+                    proposed.report(value, step)
                 if self.prune and proposed.should_prune():
                     self.ended.add(number)
         return [number for number in self.running if number in self.ended]
