@@ -25,6 +25,9 @@ from typing import Any
 MIB = 1 << 20
 OPENING = ("open", "openat", "openat2", "creat", "execve", "execveat", "connect")  # calls of the system
 SAID = 20_000  # bytes of what it said that are kept
+PATIENT = (
+    10  # times the seconds of a processor that work may take: those of a clock, where others use the cores too
+)
 FAILED = 70  # the exit status of a child whose work raised an exception
 
 
@@ -87,10 +90,10 @@ class Child:
         return os.pread(self._said.fileno(), SAID, max(0, length - SAID)).decode("utf-8", "replace")
 
     def wait(self, seconds: float = 120) -> Ended:
-        """It is killed when its time is over, and with it what it has started."""
+        """It is killed when its time is over, `seconds` of a processor, and with it what it has started."""
         if self.ended is not None:
             return self.ended
-        late = self.running(seconds)
+        late = self._late(seconds)
         with suppress(ProcessLookupError, PermissionError):
             if late:
                 os.killpg(self.pid, signal.SIGKILL)
@@ -107,6 +110,20 @@ class Child:
         opened = self._trace.end() if self._trace else frozenset()
         self.ended = Ended(code, late, said, answer.get("result"), answer.get("peak", 0.0), seconds, opened)
         return self.ended
+
+    def _late(self, seconds: float) -> bool:
+        """Once it has ended, or its time is over."""
+        last = time.monotonic() + PATIENT * seconds
+        while self.running(min(1.0, seconds)):
+            if used(self.pid) > seconds or time.monotonic() > last:
+                return True
+        return False
+
+
+def used(pid: int) -> float:
+    """Seconds of a processor."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 class Trace:
@@ -201,3 +218,8 @@ def _live(work: Callable[[], Any], told: int, said: int, memory: int, folder: Pa
 def mib_of(name: str, pid: int | str = "self") -> float:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(f"{name}:")).split()[1]) / 1024
+
+
+def own_mib(pid: int | str = "self") -> float:
+    """Without pages of files, which the system may take back while they are not used."""
+    return mib_of("RssAnon", pid) + mib_of("RssShmem", pid)

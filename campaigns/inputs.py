@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import gzip
 import inspect
 import json
@@ -15,8 +16,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
+import typer.main
 from PIL import Image
 
 import regard
@@ -122,7 +125,8 @@ def commands(place: Path) -> Iterator[Case]:
     write_data(place)
     files = make_files(place / "files")
     by_task = {name: load(name, "cpu").task for name in shipped()}
-    with suppress(UsageError):
+    built = functools.cache(typer.main.get_command)  # of the same app each time: most of what a refusal costs
+    with suppress(UsageError), patch("typer.main.get_command", built):
         app(["nosuch"], standalone_mode=False)  # imports what commands need, once
 
     def case(draw: Random) -> str:
@@ -131,7 +135,8 @@ def commands(place: Path) -> Iterator[Case]:
         shutil.copytree(files, folder)
         spoil_files(folder, draw)
         words = words_of(draw, by_task, folder, place)
-        ended = in_child(lambda: command(words), seconds=SECONDS, memory=MEMORY, folder=folder)
+        with patch("typer.main.get_command", built):
+            ended = in_child(lambda: command(words), seconds=SECONDS, memory=MEMORY, folder=folder)
         return f"{kind_of(words)}: " + judge(ended, repr(words)[:500])
 
     yield case
@@ -197,7 +202,7 @@ def train_words(draw: Random, folder: Path, data: Path) -> list[str]:
             copied = folder / Path(recipe["data"][key]).name
             shutil.copy(recipe["data"][key], copied)
             recipe["data"][key] = copied.name if draw.random() < 0.8 else draw.choice(FILES)
-    for path in {folder / str(recipe["data"].get(key)) for key in ("train", "valid")}:
+    for path in sorted({folder / str(recipe["data"].get(key)) for key in ("train", "valid")}):
         if path.is_file() and path.stat().st_size and draw.random() < 0.5:
             draw.choice((change_bytes, change_lines))(path, draw)
     (folder / "mine.toml").write_text(dump(recipe))

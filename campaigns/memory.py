@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.server import Server, fuzz
-from campaigns.children import Child, mib_of
+from campaigns.children import Child, own_mib
 from campaigns.folders import ask, asker
 from campaigns.frame import Case, Fault, campaign
 from campaigns.trainings import train, write_data
@@ -32,7 +32,7 @@ PATIENCE = 3600
 @campaign(
     "memory",
     "1,000 answers of a run, or 100 loads, or 20 trainings, in one process, or 1,000 damaged requests to a server; "
-    f"its resident memory after {WARM:.0%} of them and at the end, the least of a few rounds.",
+    f"its memory after {WARM:.0%} of them and at the end, without pages of files; the least of a few rounds.",
     holds="it gains at most 1 MiB in the answers, 2 in the loads, 8 in the trainings, 4 in the requests.",
     reach=60,
 )
@@ -78,7 +78,7 @@ def grown(work: Callable[[int], object], rounds: int, pid: int | str = "self") -
 
 def resident(pid: int | str) -> float:
     gc.collect()
-    return mib_of("VmRSS", pid)
+    return own_mib(pid)
 
 
 def served(draw: Random) -> float:

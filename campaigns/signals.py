@@ -27,7 +27,7 @@ SETTINGS = {
     "train.eval_every": 5, "train.device": "cpu", "train.steps": 100_000,
 }  # fmt: skip
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
-PATIENCE = 120  # seconds until a process that was told to end has ended
+PATIENCE = 1200  # seconds until a process that was told to end has ended; others may use the cores too
 FIRST, STARTED, TRAINED = 1.0, 10.0, 3.0  # seconds: the latest moments
 PACKAGE = str(Path(regard.__file__).parent)
 EARLY = {f"{PACKAGE}/{name}.py" for name in ("__init__", "errors", "__main__")}  # imported before any of it is run
@@ -62,7 +62,7 @@ def signals(place: Path) -> Iterator[Case]:
                 streams = {"stdout": said.fileno(), "stderr": said.fileno()}
                 process: Child | subprocess.Popen[bytes]
                 if when == "while it trains":
-                    parents = parents or [opened.enter_context(Parent())]
+                    parents = parents or [opened.enter_context(Parent(PATIENCE))]
                     process = kept.enter_context(parents[0].start(*words, **streams))
                 else:
                     process = kept.enter_context(popen(words, **streams))

@@ -63,7 +63,8 @@ class Child:
 class Parent:
     """Has imported torch. One child at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self._patience = patience
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
         self._asks, theirs = socket.socketpair()
         with theirs:
@@ -82,7 +83,7 @@ class Parent:
     def __exit__(self, *error: object) -> None:
         self._answers.close()
         self._asks.close()
-        self._process.wait(PATIENCE)
+        self._process.wait(self._patience)
 
     @contextmanager
     def start(
@@ -105,7 +106,7 @@ class Parent:
                         given.callback(os.close, streams[number])
                 socket.send_fds(self._asks, ["\0".join(map(str, words)).encode()], streams)
                 child = Child(int(self._answers.readline()), self._answers, pipes)
-            late = threading.Timer(PATIENCE, child.send_signal, [signal.SIGKILL])
+            late = threading.Timer(self._patience, child.send_signal, [signal.SIGKILL])
             late.start()
             try:
                 yield child
