@@ -22,6 +22,7 @@ from regard.show import (
     ShadedText,
     Sheet,
     Tape,
+    Vectors,
 )
 
 HOSTILE = [
@@ -109,6 +110,7 @@ PICTURES: dict[str, Callable[[list[str], str], Any]] = {
     "gates": gates,
     "tape": tape,
     "examples": examples,
+    "vectors": lambda words, title: Vectors(words, np.random.default_rng(3).normal(size=(len(words), 6)), title),
     "sheet": lambda words, title: Sheet(
         [Entry(image(), word, words, 1.0, "right") for word in words], title, title
     ),

@@ -143,6 +143,7 @@ def test_pictures() -> None:
         Door(show.Overlay, {"image": IMAGE, "panels": {"a": square}}),
         Door(show.Gates, {"panels": {"a": np.ones(3)}}),
         Door(show.Tape, {"panels": {"a": square}}),
+        Door(show.Vectors, {"rows": ["a", "b"], "vectors": square}),
         Door(show.Entry, entry),
         Door(show.Sheet, {"entries": [show.Entry(**entry)]}),
         Door(show.Line, line),

@@ -21,6 +21,7 @@ from regard.show.shaded import ShadedText
 from regard.show.sheet import Entry, Sheet
 from regard.show.table import Table
 from regard.show.tape import Tape
+from regard.show.vectors import Vectors
 from regard.show.words import Words
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Sheet",
     "Table",
     "Tape",
+    "Vectors",
     "Words",
     "barcode",
     "bars",

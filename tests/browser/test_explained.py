@@ -46,6 +46,8 @@ def test_settings_of_an_opened_weight_act_at_once(visit: Visit) -> None:
     side = place(cells)["width"] / 11
     cells.click(position={"x": 4.5 * side, "y": 5.5 * side})
     expect(opened(page)).to_contain_text("came to look at y")
+    there = re.compile(rf"translate\({4 * side:g}px, [1-9]\d+px\)")
+    expect(page.locator(".ring.opened")).to_have_attribute("style", there)  # the picture marks it
     result = opened(page).locator(".result")
     weight = float(result.locator("b").inner_text())
     assert 0.5 < weight < 0.95
@@ -93,6 +95,20 @@ def test_the_page_computes_the_weights_that_the_model_had(
     opened(page).get_by_label(setting).first.fill("0.7")
     expect(opened(page).locator(".result b")).to_have_text(re.compile(r"[01]\.\d\d"))
     assert violations(page, ".cell") == []
+    if model == "reviews":
+        expect(page.locator(".regard-document .word.opened")).to_have_count(1)
+        page.get_by_role("button", name="Close the opened weight").click()
+        expect(page.locator(".regard-document .word.opened")).to_have_count(0)
+
+
+def test_a_picture_made_of_several_looks_leads_to_those_that_open(visit: Visit) -> None:
+    page = visit(".regard-document .word", model="facts")
+    page.locator(".regard-document .word").first.click()
+    expect(opened(page)).to_contain_text("it was made of several")
+    opened(page).get_by_role("button", name="Show the heads of: ").click()
+    page.wait_for_selector(".cell table")
+    expect(page.locator(".regard-heads .ring.opened")).to_be_visible()
+    page.troubles.clear()  # the refusal
 
 
 def test_a_gate_opens_into_its_sigmoid(visit: Visit) -> None:

@@ -128,6 +128,11 @@ def test_vectors_without_attention_are_seen_beside_those_of_the_examples(visit: 
     near = [named.nth(at).inner_text() for at in range(1, 4)]
     assert near == sorted(near, reverse=True)
     assert near[0].endswith("They sat on the bank of the river.")
+    page.locator(".panel .menu summary").click()
+    with page.expect_download() as kept:
+        page.locator(".panel .menu").get_by_text("Numbers (CSV)").click()
+    rows = kept.value.path().read_text().splitlines()
+    assert sum(row.startswith("cosines,") for row in rows) == 16, "of all four with each other"
     page.locator(".options summary").click()
     page.get_by_label("tokens").select_option("true")
     page.click("button.main")

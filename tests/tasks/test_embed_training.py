@@ -225,10 +225,15 @@ def test_what_such_a_model_has_not(run: Path) -> None:
     reader = opened(run)
     with pytest.raises(BadInput, match=r"this elmo has no \[CLS\], so pool must be mean"):
         reader.embed("the bank", pool="cls")
-    with pytest.raises(NoAttention, match="this elmo has no attention to show"):
-        TASKS["embed"].desk.check(reader, drawing=True)
+    answer = next(reader.vectors([reader.read("the bank")]))
     with pytest.raises(NoAttention, match="no attention to show"):
-        next(reader.vectors([reader.read("the bank")])).picture()
+        answer.picture(["blocks.0"])
+    picture = answer.picture()
+    assert (picture.kind, picture.rows, picture.vectors.tolist()) == (
+        "vectors",
+        ("the bank",),
+        [answer.vector.tolist()],
+    )
 
 
 def test_neighbours_are_of_the_same_meaning(run: Path) -> None:

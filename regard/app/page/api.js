@@ -158,11 +158,18 @@ export async function* events(path, body, signal) {
 /** The models, without the images among their examples. */
 export const MODELS = "api/models?images=false";
 
+/** Where the page asks for its models: early.js has done so. */
+export const modelsAsked = () => document.getElementById("models-asked")?.getAttribute("href") ?? MODELS;
+
 export function modelPath(name) {
   return `api/models/${encodeURIComponent(name)}`;
 }
 
-/** A model with the images among its examples, which are asked for once. */
+/** A model with all images among its examples, which are asked for once. */
 export async function withImages(model) {
-  return model.partial ? Object.assign(model, {partial: false}, await get(modelPath(model.name))) : model;
+  if (!model.partial) return model;
+  model.coming ??= get(modelPath(model.name)).finally(() => { model.coming = null; });
+  const {tasks} = await model.coming;
+  model.tasks.forEach((task, at) => Object.assign(task, tasks[at]));
+  return Object.assign(model, {partial: false});
 }

@@ -112,6 +112,11 @@ export class Ask {
     this.fail("");
   }
 
+  /** More images of the task have come. */
+  addExamples() {
+    this.input.addExamples?.(this.task.inputs.examples);
+  }
+
   changedOptions() {
     this.fail("");
   }

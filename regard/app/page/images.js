@@ -72,11 +72,17 @@ export function imageInput(examples, own, changed, failed) {
   document.addEventListener("paste", paste);
 
   const tried = make("div", {class: "tried", role: "group", "aria-label": "Examples"});
-  examples.forEach((example, number) => tried.append(button(
-    make("img", {src: example, alt: ""}), () => {
-      show({example: number}, example);
-      changed();
-    }, {"aria-label": `Example ${number + 1}`, class: "tried-image"})));
+  const addExamples = all => {
+    examples = all;
+    all.slice(tried.children.length).forEach(example => {
+      const number = tried.children.length;
+      tried.append(button(make("img", {src: example, alt: ""}), () => {
+        show({example: number}, example);
+        changed();
+      }, {"aria-label": `Example ${number + 1}`, class: "tried-image"}));
+    });
+  };
+  addExamples(examples);
 
   return {
     element: make("div", {class: "image-input"}, drop),
@@ -86,6 +92,7 @@ export function imageInput(examples, own, changed, failed) {
     get url() { return url; },
     isMissing: () => !url,
     isExample: () => !state.image,
+    addExamples,
     missing: "Choose an image first. An address cannot hold one: drop it here again.",
     set(next) {
       if ("example" in next && examples[next.example]) show(next, examples[next.example]);

@@ -1,5 +1,5 @@
 // The page: a question, and one or two models that answer it.
-import {Failure, MODELS, get, isKept, whenLost, whenSignedOut, withImages} from "./api.js";
+import {Failure, get, isKept, modelsAsked, whenLost, whenSignedOut, withImages} from "./api.js";
 import {readAddress, writeAddress} from "./address.js";
 import {Ask, alike, inputsOf} from "./ask.js";
 import {modelList} from "./choose.js";
@@ -89,18 +89,29 @@ class Page {
     return panel;
   }
 
-  /** Shows something of the model that a state names, once the images of its examples are there; if they are waited for,
-      what is chosen meanwhile is shown instead. */
-  async once(state, show) {
-    const latest = this.latest = {}, [model] = this.found(state);
+  /** Shows something of the model that a state names, once the images of its examples are there, or the one that is
+      wanted; if they are waited for, what is chosen meanwhile is shown instead. */
+  async once(state, show, example = Infinity) {
+    const latest = this.latest = {}, [model, task] = this.found(state);
     try {
-      if (model.partial) await withImages(model);
+      if (model.partial && example >= task.inputs.examples.length) await withImages(model);
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       if (this.latest === latest) this.ask.fail(error.message);
       return;
     }
     if (this.latest === latest) show();
+  }
+
+  /** The other images of a model that is shown with one of them. */
+  async addExamples(model) {
+    try {
+      await withImages(model);
+    } catch (error) {
+      if (error instanceof Failure) return;  // what is seen stands without them
+      throw error;
+    }
+    if (model.tasks.includes(this.ask.task)) this.ask.addExamples();
   }
 
   // -- state
@@ -119,10 +130,10 @@ class Page {
 
   /** Show what an address says. */
   restore(state) {
-    this.once(state.panels[0], () => this.restoreNow(state));
+    this.once(state.panels[0], () => this.restoreNow(state), state.input.example ?? 0);
   }
 
-  restoreNow(state) {
+  async restoreNow(state) {
     this.restoring = true;
     clearTimeout(this.keeping);
     this.panels.splice(0).forEach(one => one.close());
@@ -135,8 +146,9 @@ class Page {
     if (second && !lacking) this.addSecond(second);
     this.restoring = false;
     if (lacking) this.ask.fail(lacking);
-    else if (!this.ask.missing) this.run();
+    else if (!this.ask.missing) await this.run();
     else if (state.options) this.ask.fail(this.ask.missing);
+    if (model.partial) this.addExamples(model);
   }
 
   chooseModel(name, verb = "") {
@@ -253,7 +265,7 @@ async function start() {
     find("ask").focus();
   });
   try {
-    const {models} = await get(MODELS), waiting = find("waiting");
+    const {models} = await get(modelsAsked()), waiting = find("waiting");
     if (!models.some(one => one.status !== "broken")) {
       waiting.textContent = models.map(one => one.error).join(" ") || "This server has no models.";
       return;
@@ -262,7 +274,7 @@ async function start() {
     find("work").hidden = false;
     page = new Page(models);
     page.restore(readAddress());
-    viewOf("cell").catch(() => {});  // the views that the page begins without come while the model answers
+    viewOf("heads").then(() => viewOf("cell")).catch(() => {});  // the views that the page begins without come while the model answers
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     find("waiting").textContent = error.message;

@@ -11,9 +11,10 @@ function isWide() {
 }
 
 export class Opened {
-  /** `fetchCell(place, first)` asks for what a weight was made of; `hasRoom()`: whether there is room for one that nobody asked for. */
-  constructor(fetchCell, hasRoom) {
-    Object.assign(this, {fetchCell, hasRoom});
+  /** `fetchCell(place, first)` asks for what a weight was made of; `hasRoom()`: whether there is room for one that nobody asked for;
+      `mark(place)`: which one is opened, null: none; `instead()`: an element with what can be opened where this weight cannot. */
+  constructor(fetchCell, {hasRoom, mark, instead}) {
+    Object.assign(this, {fetchCell, hasRoom, mark, instead});
     this.element = make("aside", {class: "regard cell", "aria-label": "How this weight came about", hidden: true});
     this.shown = this.opening = null;
     this.isFirst = false;  // it opened by itself
@@ -32,6 +33,7 @@ export class Opened {
       this.isFirst = first;
       this.element.classList.toggle("unasked", first);
       this.element.hidden = false;
+      this.mark(wanted);
       const close = () => this.close();
       if (data) this.shown = view.showCell(this.element, data, {close, choose: of => this.open({...wanted, of})});
       else this.shown = view.showGate(this.element, {gate: wanted.gate, row: wanted.names[0], column: wanted.names[1], from: wanted.from}, {close});
@@ -41,7 +43,7 @@ export class Opened {
       this.close();
       if (first) return;
       this.element.hidden = false;
-      this.element.replaceChildren(make("p", {class: "aside", role: "status"}, asSentence(error.message)));
+      this.element.replaceChildren(make("p", {class: "aside", role: "status"}, asSentence(error.message)), this.instead(error));
     }
     if (!first && this.opening === own) this.element.scrollIntoView({block: "nearest"});
   }
@@ -54,6 +56,7 @@ export class Opened {
   close() {
     this.shown?.close();
     this.shown = this.opening = null;
+    this.mark(null);
     this.element.hidden = true;
     this.element.replaceChildren();
   }

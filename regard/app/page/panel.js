@@ -12,7 +12,7 @@ import {Stepping} from "./stepping.js";
 import {siteTitle} from "../views/said.js";
 
 const SITES = 12;  // of a model, which a saved page has all of
-const LOST = 404, USUAL = "usual picture";
+const LOST = 404, MADE_OF_SEVERAL = 422, USUAL = "usual picture";
 
 export class Panel {
   /** `changed(push)`: what is seen is another; `drawn()`: it stands; `failed(message)`: for beside the input; `question()`:
@@ -30,7 +30,11 @@ export class Panel {
     this.tools = make("div", {class: "controls panel-tools"});
     this.look = make("div", {class: "regard"});
     this.cells = new Map();  // the weights of this answer that were opened, by their addresses
-    this.opened = new Opened((place, first) => this.again(id => this.fetchCell(id, place, first)), () => this.page().panels.length < 2);
+    this.opened = new Opened((place, first) => this.again(id => this.fetchCell(id, place, first)), {
+      hasRoom: () => this.page().panels.length < 2,
+      mark: place => this.look.shown?.mark?.(place),
+      instead: error => error.status === MADE_OF_SEVERAL && !this.state.site ? this.layerButton() : "",
+    });
     this.steps = make("div", {class: "stepping", hidden: true});
     this.stepping = new Stepping(this.steps, () => this.stepQuestion(), tokens => {
       if (!this.state.steps) return;  // attention is seen again meanwhile
@@ -155,6 +159,15 @@ export class Panel {
     return make("div", {class: "regard modes"}, group);
   }
 
+  /** Leads to a place with weights that open, from a picture that is made of several looks. */
+  layerButton() {
+    const looks = this.model.sites.filter(one => one.kind === "attention"), usual = looks.find(one => one.name === this.model.alignment) ?? looks.at(-1);
+    return usual ? button(`Show the ${usual.heads > 1 ? "heads" : "look"} of: ${siteTitle(usual.name, this.said)}`, () => {
+      this.tools.querySelector("select").value = usual.name;
+      this.chooseSite(usual.name);
+    }) : "";
+  }
+
   chooseSite(site) {
     this.state.site = site;
     this.state.view = this.state.view.pieces ? {pieces: true} : {};
@@ -167,7 +180,7 @@ export class Panel {
     const {head, pieces, site, way = this.isWhole ? "map" : "usual", row} = this.state.view, numbers = form === "json" || form === "csv";
     const isOne = Number.isInteger(head) && this.model.sites.some(one => one.name === site);
     const one = isOne && (this.data?.side || !numbers) ? {site, head} : {site: this.state.site};
-    return {...one, pieces, form, ...numbers && !this.isWhole ? {} : {way, row}};
+    return {...one, pieces, form, ...numbers && !this.isWhole ? {} : {way, row}, others: this.others.join(",")};
   }
 
   /** What a page without a server needs to show this again, and the other places where the model looked. */
@@ -178,7 +191,7 @@ export class Panel {
     const look = async wanted => {
       const path = lookAddress(model.name, answer.id, {...wanted, packed: true});
       try {
-        const data = await get(path);
+        const data = await (this.others.length ? fetchLook(model.name, answer.id, {...wanted, others: this.others.join(",")}) : get(path));
         found.push([path, null, data, 200]);
         if (data.pieces === true && !wanted.pieces) await look({...wanted, pieces: true});
       } catch (error) {
@@ -237,6 +250,7 @@ export class Panel {
   settle(answer) {
     this.answer = answer;
     this.sent = null;  // the usual picture, where it came with the answer
+    this.others = [];  // answers whose vectors are seen below this one
     this.cells.clear();
     if (!answer) [this.data, this.looking, this.shownLook] = [null, null, null];
     this.keeping.hidden = !answer;
@@ -293,7 +307,7 @@ export class Panel {
     for (let tries = 0; ; tries++) {
       let text = "", shown = null;
       try {
-        for await (const [name, data] of events(path, {...this.body(), stream: true, look: true}, signal)) {
+        for await (const [name, data] of events(path, {...this.body(), stream: true, look: !this.state.site}, signal)) {
           if (name === "answer") {
             this.settle(data);
             showAnswer(this.out, data, asked);
@@ -368,8 +382,6 @@ export class Panel {
       : this.again(id => fetchLook(this.model.name, id, {site, ...whole, ...wanted}));
     this.look.setAttribute("aria-busy", "true");
     try {
-      const vectors = this.model.sites.length ? [] : vectorsOf(this.answer);
-      if (vectors.length) return await draw(this.look, {kind: "vectors", vectors}, {others: this.answer.vector && (() => this.otherVectors())});
       const found = await picture(this.model, site, part);
       if (this.looking !== own) return;
       [this.data, this.shownLook] = [found.data, null];
@@ -387,6 +399,7 @@ export class Panel {
         state: this.state.view,
         image: this.question().url,
         examples: () => this.examples(found.site),
+        others: this.answer.vector && (() => this.otherVectors()),
         changed: view => {
           this.state.view = Object.fromEntries(Object.entries(view).filter(([, value]) => value !== null && value !== false));
           this.changed(false);
@@ -435,7 +448,8 @@ export class Panel {
     const {inputs: {examples}, task} = this.task, path = `${modelPath(this.model.name)}/${task}`, asked = JSON.stringify(this.body().inputs);
     const others = examples.filter(one => JSON.stringify([one]) !== asked);
     try {
-      const found = await Promise.all(others.map(one => post(path, {...this.body(), inputs: [one]})));
+      const {answer} = this, found = await Promise.all(others.map(one => post(path, {...this.body(), inputs: [one]})));
+      if (answer === this.answer) this.others = found.flatMap(({answers}) => answers.map(one => one.id));
       return found.flatMap(({answers}) => answers.flatMap(vectorsOf));
     } catch (error) {
       if (error instanceof Failure) return [];  // the view stands without them

@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware.gzip import GZipMiddleware
+from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -26,7 +26,7 @@ from regard.app.serve.guard import LOCAL, Guard
 from regard.app.serve.kept import kept_page
 from regard.app.serve.learn import Learn
 from regard.app.serve.limits import Limits, Refused
-from regard.app.serve.looks import Wanted, read_look
+from regard.app.serve.looks import Wanted, read_look, read_number
 from regard.app.serve.openai import openai_routes
 from regard.app.serve.openapi import description
 from regard.app.serve.shelf import Served, Shelf
@@ -77,10 +77,18 @@ class Api:
         return Json(description(await self.shelf.models(), self.limits, self.root))
 
     async def models(self, request: Request) -> Response:
-        """The page asks without the images among the examples, which are most of the bytes, and then for the model
-        that it shows."""
-        images, models = request.query_params.get("images") != "false", await self.shelf.models()
-        return Json({"models": [model.to_dict(self.limits, images=images) for model in models.values()]})
+        """The page asks without the images among the examples, which are most of the bytes, but for the first ones
+        of the model that it shows."""
+        query, models = request.query_params, await self.shelf.models()
+        images, first = query.get("images", "true"), read_number(query, "examples")
+        return Json(
+            {
+                "models": [
+                    model.to_dict(self.limits, images=first if images in ("true", model.name) else 0)
+                    for model in models.values()
+                ]
+            }
+        )
 
     async def model(self, request: Request) -> Response:
         models = await self.shelf.models()
@@ -122,8 +130,7 @@ class Api:
         yield "end", {"model": served.name}
 
     async def small_look(self, served: Served, answer: str) -> dict[str, Any]:
-        """The usual picture of an answer, so that it need not be asked for; none if it is large: a stream is not
-        compressed."""
+        """The usual picture of an answer, so that it need not be asked for; none if it is large."""
         wanted = read_look(served, {"packed": "true"})
         try:
             picture = await self.shelf.call(served, wanted.of(self.kept(served, answer), self.limits))
@@ -152,7 +159,8 @@ class Api:
         served = await self.shelf.find(request.path_params["model"])
         answer = self.kept(served, request.path_params["answer"])
         wanted = read_look(served, request.query_params)
-        picture = await unless_gone(request, self.shelf.call(served, wanted.of(answer, self.limits)))
+        others = [self.kept(served, name) for name in wanted.others]
+        picture = await unless_gone(request, self.shelf.call(served, wanted.of(answer, self.limits, others)))
         about = {"model": served.name, "site": request.query_params.get("site", "")}
         said = said_of(answer, picture) if wanted.form else {}
         return await asyncio.to_thread(drawn, picture, wanted, about, said)
@@ -247,5 +255,6 @@ def build(
         return error_answer(refused)
 
     inner = Starlette(routes=api.routes(), exception_handlers={HTTPException: http_error}, lifespan=life)
-    packed = GZipMiddleware(inner, minimum_size=1000, compresslevel=5)
+    excluded = tuple(kind for kind in DEFAULT_EXCLUDED_CONTENT_TYPES if kind != "text/event-stream")
+    packed = GZipMiddleware(inner, minimum_size=1000, compresslevel=5, exclude_content_types=excluded)
     return Guard(packed, shelf.limits, shelf.counters, sign_in, hosts, root.rstrip("/"), frames, files.hashes)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,15 +22,21 @@ INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
 VIEW = "import(`../views/${kind}.js`)"  # what loads a view when it is needed
 STYLES = re.compile(r'(<link rel="stylesheet"[^>]*>\n)+')
 SCRIPT = re.compile(r'<script type="module" src="([^"]+)"></script>\n')
+EARLY = re.compile(r'<script src="([^"]+)"></script>\n')  # runs while the page is still on its way
 FRAME = "page/frame.html"  # what all pages share; a page begins with the words that are its own
 FIELDS = re.compile(r"<!-- in frame\.html\n(.*?)-->\n", re.DOTALL)
-LATER = "page/views.js"  # the views that a page begins without
-FIRST = ("map",)  # the views that it has from the start
-# Modules by name; a view that is not there yet comes with all others. What did not come is asked for by another
-# address, as browsers do not try the same again.
+FIRST = ("map",)  # the views that a page has from the start
+LATER = {
+    "page/views.js": (),  # all others with which an answer is shown
+    "page/more_views.js": ("cell", "difference", "image_difference", "sheet"),  # what is opened or compared then
+}
+USUAL, *_ = LATER
+# Modules by name. A view that is not there yet comes in a file with others. What did not come is asked for by
+# another address, as browsers do not try the same again.
 BEGIN = f"""const $ = globalThis.$regard = {{}};
+const $files = {json.dumps({kind: file for file, kinds in LATER.items() for kind in kinds})};
 const $view = async (kind, tries) => {{
-if (!$[`views/${{kind}}.js`]) await import(`./{LATER}${{tries ? `?${{tries}}` : ""}}`);
+if (!$[`views/${{kind}}.js`]) await import(`./${{$files[kind] ?? {USUAL!r}}}${{tries ? `?${{tries}}` : ""}}`);
 return $[`views/${{kind}}.js`];
 }};
 """
@@ -39,7 +47,7 @@ class Whole:
     """A page with its script and style inside, and the hashes by which its policy allows them."""
 
     text: str
-    hashes: tuple[str, str]
+    hashes: tuple[str, ...]
 
 
 def framed(page: str, files: Texts) -> str:
@@ -64,13 +72,24 @@ def whole(page: str, files: Texts, *, every_view: bool = False) -> Whole:
     script = re.sub("<(/?script|!--)", r"<\\\1", script)  # in its texts: HTML would read them
     made = STYLES.sub(lambda _: f"<style>\n{style}</style>\n", page, count=1)
     made = SCRIPT.sub(lambda _: f'<script type="module">\n{script}</script>\n', made)
-    return Whole(made, (hash_of(f"\n{script}"), hash_of(f"\n{style}")))
+    early = [plain(files[name]) for name in EARLY.findall(made)]
+    made = EARLY.sub(lambda found: f"<script>\n{plain(files[found[1]])}</script>\n", made)
+    return Whole(made, tuple(hash_of(f"\n{inside}") for inside in (script, style, *early)))
 
 
-def later_views(files: Texts) -> str:
-    """The views that a page begins without, as a module that adds them to those that it has."""
+def later_views(files: Texts, kinds: Iterable[str] = ()) -> str:
+    """Views that a page begins without, with what they need, as a module that adds them to those that it has:
+    these, else all that no other file has."""
+    others = {f"views/{kind}.js" for kind in itertools.chain(*LATER.values())}
     there = [*modules(views(files, FIRST), files)]
-    return "const $ = globalThis.$regard;\n" + in_order(views(files), files, there)
+    wanted = views(files, kinds) if kinds else [name for name in first_of(files) if name not in others]
+    return "const $ = globalThis.$regard;\n" + in_order(wanted, files, there)
+
+
+def first_of(files: Texts) -> list[str]:
+    """The views that no other is made of."""
+    parts = {other for name in views(files) for other in imported(name, files[name])}
+    return [name for name in views(files) if name not in parts]
 
 
 def views(files: Texts, kinds: Iterable[str] = ()) -> list[str]:
@@ -115,9 +134,13 @@ def scoped(name: str, text: str) -> str:
         for names, path in IMPORT.findall(text)
     ]
     given = ", ".join(made for _, made in EXPORT.findall(text))
-    body = INDENT.sub("", COMMENT.sub("", EXPORT.sub(r"\1 \2", IMPORT.sub("", text))))
-    inner = body.replace(VIEW, "$view(kind, tries)")
-    return f"$[{name!r}] = (() => {{\n{''.join(taken)}{inner}return {{{given}}};\n}})();\n"
+    inner = plain(EXPORT.sub(r"\1 \2", IMPORT.sub("", text))).replace(VIEW, "$view(kind, tries)")
+    return f"$[{name!r}] ??= (() => {{\n{''.join(taken)}{inner}return {{{given}}};\n}})();\n"
+
+
+def plain(text: str) -> str:
+    """A script without its comments and indents."""
+    return INDENT.sub("", COMMENT.sub("", text))
 
 
 def by_use(name: str) -> tuple[bool, bool, str]:

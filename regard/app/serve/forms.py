@@ -8,6 +8,7 @@ import io
 import re
 import tempfile
 import threading
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from regard.tasks.core.results import Answer
 
 KINDS = {"json": "application/json", "csv": "text/csv; charset=utf-8", "png": "image/png", "svg": "image/svg+xml"}
 DRAWING = threading.Lock()  # matplotlib draws one picture at a time
-SMALL = 8 << 10  # bytes of a look that comes with its answer
+SMALL = 16 << 10  # bytes, as they are sent, of a look that comes with its answer
 COLUMNS = ("table", "head", "row", "column", "row_name", "column_name", "value")
 
 
@@ -45,9 +46,9 @@ def drawn(picture: Picture, wanted: Wanted, about: Mapping[str, str], said: Mapp
 
 
 def small_data(picture: Picture, model: str) -> dict[str, Any]:
-    """What `drawn` gives with packed tables, if it has few bytes; else nothing."""
+    """What `drawn` gives with packed tables, if it has few bytes when it is compressed; else nothing."""
     data = {"model": model, "site": "", **picture.data()}
-    return data if len(encoded(data)) <= SMALL else {}
+    return data if len(zlib.compress(encoded(data), 1)) <= SMALL else {}
 
 
 def listed(data: Any, source: Any) -> Any:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.app.serve.bundle import framed, whole
+from regard.app.serve.bundle import EARLY, framed, whole
 from regard.app.serve.static import read_texts
 from regard.show.html_page import json_text
 
@@ -17,14 +17,15 @@ POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'self'; style-src 'unsafe-inline'; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
 )
-LINK = re.compile(r'<link rel="(icon|preload)"[^>]*>\n')  # to a server
+LINK = re.compile(r'<link rel="icon"[^>]*>\n')  # to a server
 TABS = re.compile(r'<nav class="tabs".*?</nav>')
 
 
 def kept_page(table: str = TABLE, gallery: str = "") -> str:
     """`table`: the element with the answers; `gallery`: the address of the gallery's pages, if there are some."""
     files = read_texts()
-    page = LINK.sub("", whole(framed(files["page/index.html"], files), files, every_view=True).text)
+    page = EARLY.sub("", LINK.sub("", framed(files["page/index.html"], files)))
+    page = whole(page, files, every_view=True).text
     policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
     tabs = f'<nav class="tabs" aria-label="Pages"><a href="{gallery}">Learn</a></nav>' if gallery else ""
     page = TABS.sub(lambda found: tabs, page).replace("<style>", f"{policy}<style>", 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +11,14 @@ from regard.app.serve.past_answers import anew
 from regard.app.serve.shelf import Served
 from regard.show.heads import Heads
 from regard.show.plain import count_numbers
+from regard.show.vectors import Vectors
 from regard.tasks.core.results import Answer, Picture
 from regard.tasks.core.run import Run
 from regard.tasks.shared.looking import Part, wanted_part
 from regard.tasks.shared.reader_answers import BarsAndLooks
 from regard.tasks.shared.received import TooLarge
 
-KNOWN = ("site", "head", "rows", "pieces", "side", "packed", "form", "way", "row")
+KNOWN = ("site", "head", "rows", "pieces", "side", "packed", "form", "way", "row", "others")
 FORMS = ("json", "csv", "png", "svg")
 WAYS = ("usual", "map", "links", "text")
 EVERY = "*"  # all sites of attention
@@ -38,8 +39,9 @@ class Wanted:
     form: str  # "": plain data, not as a file
     way: str = ""  # as what one head, or the mean of all, is seen; "": the whole picture
     row: int | None = None  # whose links or text
+    others: tuple[str, ...] = ()  # answers whose vectors stand below these
 
-    def of(self, answer: Answer, limits: Limits) -> Callable[[Run], Picture]:
+    def of(self, answer: Answer, limits: Limits, others: Sequence[Answer] = ()) -> Callable[[Run], Picture]:
         """What to do in the model's thread."""
 
         def work(run: Run) -> Picture:
@@ -48,6 +50,8 @@ class Wanted:
                 if len(self.sites) > 1 and not self.side:  # estimated from the first site, before all are in memory
                     check_count(count_numbers(self.part(answer, self.sites[:1])) * len(self.sites), most)
                 picture = self.part(answer, self.sites)
+                if others:
+                    picture = beside(picture, [self.part(other, self.sites) for other in others])
             check_count(count_numbers(picture), most)
             return picture
 
@@ -63,6 +67,15 @@ class Wanted:
         if self.way and one and isinstance(picture, Heads) and len(sites) == 1:
             return picture.map(sites[0], self.head).part(rows=self.rows)
         return picture.part(head=self.head, rows=self.rows)
+
+
+def beside(picture: Picture, others: Sequence[Picture]) -> Picture:
+    alike = [other for other in others if isinstance(other, Vectors)]
+    if not isinstance(picture, Vectors) or len(alike) < len(others):
+        raise Refused(422, "others are for answers that are seen as vectors")
+    if any(other.vectors.shape[1] != picture.vectors.shape[1] for other in alike):
+        raise Refused(422, "others must have vectors of as many numbers")
+    return picture.beside(alike)
 
 
 def check_count(count: int, most: int) -> None:
@@ -106,6 +119,7 @@ def read_look(served: Served, query: Mapping[str, str]) -> Wanted:
         query.get("form", ""),
         query.get("way", ""),
         read_number(query, "row"),
+        tuple(filter(None, query.get("others", "").split(","))),
     )
 
 

@@ -36,6 +36,7 @@ CUT: Table = {
     "description": 'Where not all of an input was read, how much was: {"sentences": {"read": 16, "of": 40}}.',
 }
 UNKNOWN = "Characters or words of the input that the model does not know."
+IMAGES = "false: without the images among the examples; the name of a model: with its own alone"
 REASONS = {
     401: "The token is missing or wrong.",
     403: "A page of another origin may not ask.",
@@ -58,7 +59,15 @@ def description(models: Mapping[str, Served], limits: Limits, root: str = "") ->
         "/metrics": {"get": operation("Counters in Prometheus' text form.", media="text/plain")},
         "/api/models": {
             "get": operation("The models, and what each is asked with.", {"type": "object"}),
-            "parameters": [{"name": "images", "in": "query", "schema": {"type": "boolean"}}],
+            "parameters": [
+                {"name": "images", "in": "query", "schema": {"type": "string"}, "description": IMAGES},
+                {
+                    "name": "examples",
+                    "in": "query",
+                    "schema": {"type": "integer", "minimum": 0},
+                    "description": "How many examples are given of those that are images, at most.",
+                },
+            ],
         },
         "/api/models/{model}": {
             "get": operation("One model.", {"type": "object"}),
@@ -224,6 +233,12 @@ def attention_path(models: Mapping[str, Served]) -> Table:
             "in": "query",
             "schema": {"type": "integer", "minimum": 0, "maximum": 99999999},
             "description": "Whose links or text are drawn.",
+        },
+        {
+            "name": "others",
+            "in": "query",
+            "schema": {"type": "string"},
+            "description": "Answers, with commas between, whose vectors stand below these.",
         },
     ]
     words = "Where a model looked for an answer: one site, and of it one head or some rows."

@@ -57,16 +57,20 @@ class Served:
         except Exception as error:
             self.broken = f"the run {self.name} is broken: {reason(error)}"
 
-    def to_dict(self, limits: Limits, *, images: bool = True) -> dict[str, Any]:
-        """Without `images`, what is tried with a model of images is left out, which is `partial` then."""
+    def to_dict(self, limits: Limits, *, images: int | None = None) -> dict[str, Any]:
+        """`images`: how many of the examples are given, at most, where they are images; with fewer than all it is
+        `partial`."""
         data: dict[str, Any] = {"name": self.name, "status": self.status}
         if self.broken:
             return data | {"error": self.broken}
         tasks = [self.task_data(task, limits) for task in self.tasks]
-        if not images and (partial := [one for one in tasks if one["inputs"]["schema"].get("format") == "byte"]):
-            data["partial"] = True
-            for one in partial:
-                one["inputs"]["examples"], one["example_options"] = [], {}
+        if images is not None:
+            for one in tasks:
+                examples = one["inputs"]["examples"]
+                if one["inputs"]["schema"].get("format") == "byte" and len(examples) > images:
+                    data["partial"] = True
+                    del examples[images:]
+                    one["example_options"] = one["example_options"] if images else {}
         return data | {
             "about": self.about,
             "settings": self.settings,

@@ -42,7 +42,8 @@ class Files:
             made = whole(framed(texts[name[1:]], texts), texts)
             self.files[address] = File(made.text.encode(), TYPES[".html"])
             self.hashes += made.hashes
-        self.files[f"/{LATER}"] = File(later_views(texts).encode(), TYPES[".js"])
+        for name, kinds in LATER.items():
+            self.files[f"/{name}"] = File(later_views(texts, kinds).encode(), TYPES[".js"])
 
     async def answer(self, request: Request) -> Response:
         """304 if the browser has the file already."""

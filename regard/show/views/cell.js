@@ -1,8 +1,9 @@
 // One weight opened: query and key, their score, the softmax over the row, the values and what is read, in numbers and
 // small pictures; with settings that act at once.
 
-import {clean, make, numberOf, onTheme, paintCells, readRamp, readTable, strongest, tokenOf} from "./parts.js";
+import {clean, make, numberOf, onTheme, readRamp, readTable, strongest, tokenOf} from "./parts.js";
 import {siteTitle} from "./said.js";
+import {signed, stripOf} from "./strips.js";
 import {readOf, termsOf, unchanged, weighed} from "./weigh.js";
 
 const FEW = 9; // places in the table: the strongest, and the one that was opened
@@ -198,24 +199,6 @@ function readLook(data) {
   };
   look.content = look.keys.map(key => (termsOf(look, key).at(-1)?.values ?? []).reduce((sum, value) => sum + value, 0));
   return look;
-}
-
-/** A vector as a strip of cells, blue below 0 and orange above. `scale`: the vector whose largest number is darkest. */
-export function stripOf(name, values, scale = values) {
-  const canvas = make("canvas", {"aria-hidden": "true"}),
-    most = Math.max(...scale.map(Math.abs)) || 1;
-  canvas.paint = ramp => paintCells(canvas, 1, values.length, at => (values[at] / most + 1) / 2, ramp);
-  const norm = Math.sqrt(values.reduce((sum, value) => sum + value * value, 0));
-  return make(
-    "div",
-    {class: "strip-of", title: `${values.length} numbers from ${signed(Math.min(...values))} to ${signed(Math.max(...values))}; length ${norm.toFixed(2)}`},
-    make("span", {}, name),
-    canvas,
-  );
-}
-
-function signed(value) {
-  return `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(Math.abs(value) < 0.1 ? 3 : 2)}`;
 }
 
 function percent(share) {

@@ -26,7 +26,7 @@ const LABELLED = 130; // rows and columns: more have no labels
 const ROOM = 900; // pixels of a map without labels
 const SHARP = 10; // pixels of a cell from which on it is drawn as such, else as one pixel
 
-/** Draws the look into `stage`; `control` is told where one points. Returns {point(row, column), repaint()}. */
+/** Draws the look into `stage`; `control` is told where one points. Returns {point(row, column), mark(place), repaint()}. */
 export function drawCells(stage, look, control) {
   const {rows, columns} = look,
     labelled = Math.max(rows.length, columns.length) <= LABELLED;
@@ -37,7 +37,8 @@ export function drawCells(stage, look, control) {
   const cells = make("div", {class: "cells"}),
     canvas = make("canvas", {"aria-hidden": "true"});
   const veils = [0, 1].map(() => make("div", {class: "veil"})),
-    ring = make("div", {class: "ring", hidden: true});
+    ring = make("div", {class: "ring", hidden: true}),
+    opened = make("div", {class: "ring opened", hidden: true});
   const above = make("div", {class: "above"}),
     side = make("div", {class: "side"});
   const grid = make("div", {class: `map${sizes.upright ? " upright" : ""}`}, make("div", {class: "corner"}), above, side, cells);
@@ -58,7 +59,7 @@ export function drawCells(stage, look, control) {
   }
   above.append(...names);
   side.append(...sides);
-  cells.append(canvas, ...veils, ring);
+  cells.append(canvas, ...veils, opened, ring);
   stage.replaceChildren(...axesOf(look), scroll);
 
   function repaint() {
@@ -93,9 +94,18 @@ export function drawCells(stage, look, control) {
     tellPlace(scroll, row, asked ? `${row + 1} of ${rows.length}: ${label(rows[row])}` : "no row is chosen");
   }
 
-  for (const name of ["width", "height"]) ring.style.setProperty(name, `${cell}px`);
-  ring.style.setProperty("top", "0");
-  ring.style.setProperty("left", "0");
+  for (const one of [ring, opened]) {
+    for (const name of ["width", "height"]) one.style.setProperty(name, `${cell}px`);
+    one.style.setProperty("top", "0");
+    one.style.setProperty("left", "0");
+  }
+
+  /** Which weight is opened; null: none. */
+  function mark(place) {
+    opened.hidden = !place || cell < 4;
+    if (place) opened.style.setProperty("transform", `translate(${place.column * cell}px, ${place.row * cell}px)`);
+  }
+
   const placeOf = event => {
     const [column, row] = pointIn(canvas, event).map(pixels => Math.floor(pixels / cell));
     return [row >= 0 && row < rows.length ? row : null, column >= 0 && column < columns.length ? column : null];
@@ -106,7 +116,7 @@ export function drawCells(stage, look, control) {
   for (const part of [cells, side]) part.addEventListener("click", event => control.pin(...placeOf(event)));
   steer(scroll, control.step, control.leave);
   repaint();
-  return {point, repaint, focus: () => scroll.focus()};
+  return {point, mark, repaint, focus: () => scroll.focus()};
 }
 
 /** The sizes of a map in the room that there is. */

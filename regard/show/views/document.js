@@ -163,6 +163,12 @@ function showDocument(root, data, {state, keep, tools, open, pointed}) {
       texts[at].spans[to].classList.add("on");
       tellWord(at, to);
     },
+    /** Which word is opened; null: none. */
+    mark(place) {
+      texts.forEach(({spans}, at) =>
+        spans.forEach((span, to) => span.classList.toggle("opened", place?.table === `weights/${at}` && place.column === to)),
+      );
+    },
     close: onTheme(repaint),
   };
 }

@@ -183,6 +183,7 @@ function showHeads(root, data, host, {state, keep, tools, open, pointed, languag
   const unwatch = onTheme(paint);
   return {
     point: place => drawn?.point(place),
+    mark: place => drawn?.mark(place),
     close() {
       drawn?.close();
       unwatch();

@@ -45,6 +45,7 @@ export function showMatrix(element, look, {state, keep, tools = [], ways = waysO
     told = toldLine(hint());
   let row = null,
     column = null,
+    opened = null,
     kept = Number.isInteger(state.row) && state.row >= 0 && state.row < rows.length;
 
   const choices =
@@ -140,6 +141,7 @@ export function showMatrix(element, look, {state, keep, tools = [], ways = waysO
     const [nextRow, nextColumn] = [row, column];
     row = column = undefined;
     lookAt(nextRow, nextColumn);
+    drawn.mark?.(opened);
   }
 
   element.replaceChildren(make("div", {class: "tools"}, ...choices, ...tools), told.line, stage, key);
@@ -174,6 +176,12 @@ export function showMatrix(element, look, {state, keep, tools = [], ways = waysO
     point(place) {
       if (kept) return;
       lookAt(place?.row ?? null, place?.column ?? null);
+    },
+    /** Which weight is opened; null: none. */
+    mark(place) {
+      const {table, head} = look.table ?? {};
+      opened = place && place.table === table && place.head === head ? place : null;
+      drawn.mark?.(opened);
     },
     close() {
       stop();

@@ -379,7 +379,7 @@ export function onTheme(redraw) {
 }
 
 /** Draws in words, and in pieces of words where they are asked for: `draw(root, data, context)` returns {close()}, and
-    {point(place)} where another view can point in this one; context is {state, keep, tools, open, pointed, looked, languages}: what
+    {point(place)} where another view can point in this one, {mark(place)} where it shows which weight is opened (null: none); context is {state, keep, tools, open, pointed, looked, languages}: what
     is chosen, whom to tell of changes, the controls to show, what opens a weight, if it can be opened, whom to tell
     of the place that is pointed at (null: none) and of the look over an image that is shown, and `languages(site)` of what is read and written, if they are known. */
 export function withPieces(element, data, host, draw) {
@@ -416,6 +416,7 @@ export function withPieces(element, data, host, draw) {
   drawNext(Boolean(data.pieces && state.pieces));
   return {
     point: place => shown?.point?.(place),
+    mark: place => shown?.mark?.(place),
     close() {
       awaited = null;
       shown?.close();

@@ -10,7 +10,7 @@ import numpy as np
 
 from regard.base.short_repr import short_repr
 from regard.errors import NoAttention
-from regard.show import Heads
+from regard.show import Heads, Vectors
 from regard.tasks.core.results import Answered, Cut
 from regard.tasks.shared.reader_answers import LookAt, Texts
 
@@ -38,11 +38,18 @@ class Embedded(Answered):
         """The same in JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
-    def picture(self, sites: Sequence[str] = ()) -> Heads:
-        """Where each token looked, in every head of the named sites (none: all)."""
-        if self._look is None:
+    def rows(self) -> tuple[list[str], np.ndarray]:
+        """Its vectors (N, D), by their names."""
+        raise NotImplementedError
+
+    def picture(self, sites: Sequence[str] = ()) -> Heads | Vectors:
+        """Where each token looked, in every head of the named sites (none: all); of a model that has no attention,
+        the vectors."""
+        if self._look is not None:
+            return self._look(sites)
+        if sites:
             raise NoAttention("this model gives vectors and has no attention to show")
-        return self._look(sites)
+        return Vectors(*self.rows())
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,9 @@ class Vector(Embedded):
     vector: np.ndarray  # (D,)
 
     __repr__ = short_repr
+
+    def rows(self) -> tuple[list[str], np.ndarray]:
+        return [self.text if isinstance(self.text, str) else " ".join(self.text)], self.vector[None]
 
     def to_dict(self) -> dict[str, object]:
         return {**super().to_dict(), "vector": self.vector.tolist()}
@@ -65,6 +75,9 @@ class TokenVectors(Embedded):
     vectors: np.ndarray  # (T, D)
 
     __repr__ = short_repr
+
+    def rows(self) -> tuple[list[str], np.ndarray]:
+        return list(self.tokens), self.vectors
 
     def to_dict(self) -> dict[str, object]:
         return {**super().to_dict(), "tokens": list(self.tokens), "vectors": self.vectors.tolist()}

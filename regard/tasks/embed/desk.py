@@ -84,10 +84,6 @@ class EmbedDesk(ReaderDesk[SentenceSettings, Embedder, SentenceData]):
 
     # -- asking
 
-    def check(self, run: Embedder, *, drawing: bool = False) -> None:
-        if drawing:
-            run.check_token_looks()
-
     def reader(self, run: Embedder, options: Options) -> Callable[[str], Encoded[str]]:
         run.check_pool(options.get("pool") or "mean")
         run.check_layer(options.get("layer"))

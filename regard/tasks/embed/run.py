@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.data.text.tokenizer import Tokenizer
-from regard.errors import BadInput, NoAttention
+from regard.errors import BadInput
 from regard.learn.progress import say
 from regard.models import name_of, protocols
 from regard.models.protocols import Model, need
@@ -185,10 +185,6 @@ class Embedder(TextReader):
 
     def _look_of(self, encoded: Encoded[Any]) -> LookAt | None:
         return None
-
-    def check_token_looks(self) -> None:
-        """NoAttention where tokens do not look at each other."""
-        raise NoAttention(f"this {name_of(self.model)} has no attention to show; leave --show out")
 
 
 def _to_numpy(vectors: Tensor, normalise: bool) -> np.ndarray:

@@ -207,9 +207,6 @@ class Reader(Embedder):
     def check_looks(self) -> None:
         """Every encoder has attention."""
 
-    def check_token_looks(self) -> None:
-        """Between its tokens."""
-
     def look(self, text: Texts, *sites: str) -> Heads:
         """Every head of the named sites (none: all): a row and a column for each word."""
         row = self.read(text).row

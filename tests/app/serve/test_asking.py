@@ -47,6 +47,13 @@ def test_images_among_examples_can_be_left_out_of_the_list(client: TestClient) -
     assert [name for name, one in light.items() if one.get("partial")] == [
         name for name, one in whole.items() if "data:image" in str(one)
     ]
+    query = {"images": "omniglot", "examples": 2}
+    first = {one["name"]: one for one in client.get("/api/models", params=query).json()["models"]}
+    own = first.pop("omniglot")["tasks"][0]
+    assert own["inputs"]["examples"] == whole["omniglot"]["tasks"][0]["inputs"]["examples"][:2]
+    assert own["example_options"] == whole["omniglot"]["tasks"][0]["example_options"]
+    assert first == {name: one for name, one in light.items() if name != "omniglot"}
+    assert client.get("/api/models", params={**query, "examples": "-1"}).status_code == 422
 
 
 def test_an_answer_is_that_of_the_library(client: TestClient) -> None:
