@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import torch
 from PIL import Image
 from served_models import png, served
 from wrapped_folders import GENERATORS, IMAGE_READERS, TRANSLATORS, make_folder
+
+from regard.tasks.shared import looking
 
 pytest.importorskip("transformers")
 
@@ -83,6 +86,22 @@ def test_a_folder_is_looked_at(folders: Callable[[str], Path], call: Any, name: 
     elif name != "t5":  # what it looks from there is what it writes
         assert [word for word in words if word.isalpha()] == TEXT.split()
     assert "blocks." in Path("looks.html").read_text() or name == "t5"
+
+
+def test_of_a_long_text_the_command_says_which_part_to_ask_for(
+    folders: Callable[[str], Path], call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its own options, not in those of a request."""
+    monkeypatch.setattr(looking, "LONG", 10)
+    monkeypatch.setattr(looking, "Part", partial(looking.Part, most=100))
+    done = call("look", folders("llama"), TEXT)
+    assert done.code == 2
+    assert (
+        "this would be 196 weights, and 100 are looked at at once; of a long text give one of --sites" in done.err
+    )
+    assert "side=" not in done.err
+    assert call("look", folders("llama"), TEXT, "--head", 1).code == 0
+    assert call("look", folders("llama"), TEXT, "--rows", "0-2").out.count("\n") == 3
 
 
 def test_patches_of_an_image_are_those_of_its_maps(folders: Callable[[str], Path], call: Any) -> None:

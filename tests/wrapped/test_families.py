@@ -53,7 +53,8 @@ def test_a_folder_is_for_its_task_and_says_so_without_weights(folders, name):
     assert [task.verb for task in tasks_for(drawn)] == [task.verb for task in tasks_for(run)]
     assert run.task.verb == TASKS[name]
     assert next(drawn.model.parameters()).is_meta
-    assert run.about()["paper"].endswith("of transformers")
+    assert run.about()["paper"] == f"{run.about()['model']} of transformers"
+    assert f": {run.about()['model']}, " in repr(run)
     assert {site.split(".")[-1] for site in (run.model.alignment,)} <= {"attend", "cross"}
     with pytest.raises(RunError, match="regard opens and does not write"):
         run.save(folders(name).parent / "copy")

@@ -63,6 +63,7 @@ def look(
     from regard.runs.folder import own_files
     from regard.tasks.core.table import load
     from regard.tasks.shared.looking import Part, wanted_part
+    from regard.tasks.shared.received import TooLarge
 
     check_show(show, sites if show else None, as_json, pieces=pieces, scale=scale)
     chosen = read_rows(rows)
@@ -74,8 +75,12 @@ def look(
     if not reads_words and (head is not None or chosen):
         raise BadInput("--head and --rows are of texts; of an image name its heads by --sites")
     named = tuple(sites or ([] if show or not reads_words else [opened.model.alignment]))
-    with wanted_part(Part(head, chosen)):
-        picture = opened.look_over(text, named).part(head=head, rows=chosen)
+    try:
+        with wanted_part(Part(head, chosen)):
+            picture = opened.look_over(text, named).part(head=head, rows=chosen)
+    except TooLarge as error:
+        count, _, _ = str(error).partition(";")
+        raise BadInput(f"{count}; of a long text give one of --sites, and --head N or --rows A-B") from None
     shown = picture.pieces if pieces else picture
     for line in told(shown, head, top, as_json) if reads_words else told_of_patches(shown, top, as_json):
         print(line)

@@ -96,7 +96,13 @@ class Run:
     def __repr__(self) -> str:
         count = sum(parameter.numel() for parameter in self.model.parameters())
         where = f" from {printable(str(self.folder.path))}" if self.folder else ""
-        return f"<{type(self).__name__}: {type(self.model).__name__}, {count:,} parameters{where}>"
+        return f"<{type(self).__name__}: {self._system}, {count:,} parameters{where}>"
+
+    @property
+    def _system(self) -> str:
+        """The class of the model; of one of transformers, its class there."""
+        name: str = getattr(self.model.config, "architecture", type(self.model).__name__)
+        return name
 
     def _repr_html_(self) -> str:
         from regard.show.html_table import html_table
@@ -107,7 +113,7 @@ class Run:
     def about(self) -> dict[str, str]:
         """The run in a few lines: its model and paper, how large it is, what it is for, what it reads."""
         count = sum(parameter.numel() for parameter in self.model.parameters())
-        lines = {"model": type(self.model).__name__, "paper": self.model.paper, "parameters": f"{count:,}"}
+        lines = {"model": self._system, "paper": self.model.paper, "parameters": f"{count:,}"}
         if self.task:
             lines["task"] = f"{self.task.verb}: {self.task.summary}"
         if size := getattr(self.model.config, "vocabulary", 0):
