@@ -80,7 +80,8 @@ def classifier(task: str) -> regard.TextReader:
     ask = {"sense": lambda text: text in MONEY, "word": lambda text: text.split().count("the") > 1}[task]
     rows = [(text, str(ask(text))) for text in MONEY + RIVER]
     language_model()
-    changes = {"model.reader": 8, "model.word_dim": 0, "model.dropout": 0.0, "train.warmup_steps": 0}
+    changes = {"model.reader": 8, "model.word_dim": 0, "model.bigrams": 0, "model.dropout": 0.0}
+    changes |= {"train.warmup_steps": 0, "train.label_smoothing": 0.0, "data.batch_tokens": 1024}
     changes |= {"train.steps": STEPS, "train.eval_every": STEPS, "train.learning_rate": 5e-2}
     data, start, out = {"train": rows * 20, "valid": rows}, f"{FOLDER.name}/language", f"{FOLDER.name}/{task}"
     return regard.train("elmo-labelled", set=changes, start=start, data=data, out=out, overwrite=True)

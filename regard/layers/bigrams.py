@@ -92,15 +92,15 @@ class BigramClassifier(nn.Module):
         return (before * first + tokens * second) % PRIME % self.pairs.num_embeddings
 
 
-def build_bigrams(config: Any, classes: int) -> BigramClassifier | None:
-    """As the settings of a model ask for it."""
+def build_bigrams(config: Any, classes: int, *, dropout: float | None = None) -> BigramClassifier | None:
+    """As the settings of a model ask for it; None: with the dropout of its words."""
     if not config.bigrams:
         return None
     return BigramClassifier(
         config.vocabulary,
         config.bigrams,
         classes,
-        dropout=config.word_dropout,
+        dropout=config.word_dropout if dropout is None else dropout,
         scale=config.bigram_scale,
         shares=config.bigram_shares,
     )

@@ -31,7 +31,7 @@ from regard.base.shared_batch import over_all, rows_of_all
 from regard.data.text.masking import MaskedBatch
 from regard.data.text.question_windows import QuestionBatch
 from regard.data.text.text_encoding import LabelledBatch, PairEncoding
-from regard.layers.bigrams import BigramClassifier, ClassParts, beside
+from regard.layers.bigrams import ClassParts, beside, build_bigrams
 from regard.layers.block import ACTIVATIONS, Block, check_heads, through
 from regard.layers.engine import engine_of
 from regard.layers.init import truncated_normal_
@@ -201,14 +201,7 @@ class Bert(nn.Module):
             self.out.weight = self.embed.weight
         self.bigrams = None
         if config.has_linear_part:
-            self.bigrams = BigramClassifier(
-                config.vocabulary,
-                config.bigrams,
-                config.classes,
-                dropout=config.dropout,
-                scale=config.bigram_scale,
-                shares=config.bigram_shares,
-            )
+            self.bigrams = build_bigrams(config, config.classes, dropout=config.dropout)
 
     @property
     def alignment(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard.data.batches.batch import pad
+from regard.data.text.characters import CharacterBatch, character_batch
 from regard.data.text.document_encoding import DocumentBatch
 from regard.data.text.text_encoding import LabelledBatch, TokenBatch
 from regard.layers.bigrams import SCALE, BigramClassifier
@@ -26,6 +29,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "han": WORDY,
     "lstmn": {**WORDY, "head": "classify"},
     "bert": {"dim": 4, "layers": 1, "heads": 2, "head": "classify"},
+    "elmo": {"dim": 4, "layers": 1, "widths": (1,), "filters": (4,), "cell": 8, "reader": 4, "head": "classify"},
 }
 
 
@@ -46,10 +50,20 @@ def model(kind: str, labels: tuple[str, ...] = ("a", "b", "c"), **changes: Any) 
 def batch(kind: str) -> Any:
     if kind == "bert":
         return LabelledBatch(TOKENS, torch.zeros_like(TOKENS), MASK, LABELS)
+    if kind == "elmo":
+        return spelled()
     if kind != "han":
         return TokenBatch(TOKENS, MASK, LABELS)
     sentences = torch.tensor([[1, 0], [2, 0]]), torch.tensor([[True, True], [True, False]])
     return DocumentBatch(TOKENS, MASK, *sentences, LABELS[:2])
+
+
+def spelled() -> CharacterBatch:
+    """The words of TOKENS, each of one character, between <s> and </s>."""
+    rows = [row[:length] for row, length in zip(TOKENS.tolist(), MASK.sum(1).tolist(), strict=True)]
+    letters = character_batch([[(8 + word,) for word in row] for row in rows], widest=1)
+    ids, _ = pad([[1, *row, 2] for row in rows], 0)
+    return replace(letters, words=ids, labels=LABELS)
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.5])

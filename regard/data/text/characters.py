@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import ClassVar
 
 from torch import Tensor
 from torch.nn.functional import pad as pad_columns
@@ -49,6 +50,7 @@ class CharacterBatch(Batch):
     mask: Tensor  # (B, T), True = a word, <s> or </s>
     words: Tensor | None = None  # (B, T): the ids of the words, <s> and </s>
     labels: Tensor | None = None  # (B,): the class of each sentence
+    counted: ClassVar[None] = None  # every row is a sentence
 
 
 def character_batch(

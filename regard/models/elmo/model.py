@@ -15,7 +15,8 @@ it is a full or an adaptive softmax (Grave et al. 2017), and on a stream of text
 
 A classifier (`head = "classify"`) reads a mix of the layers, beside its own vectors of words ([x_k; ELMo_k], sec.
 3.3; `word_dim`), with an LSTM in both directions and a pooling, over a language model that stays as it is
-(`frozen`) or learns too."""
+(`frozen`) or learns too. Not in the paper, and off by default: with `bigrams` a linear classifier of words and
+bigrams stands beside it (`layers.bigrams`), about which the weights of the layers say nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ from regard.base.dropout import Dropout
 from regard.base.dtype import at_least_float32
 from regard.base.fields import check, setting
 from regard.data.text.characters import CHARACTERS, CharacterBatch, CharacterEncoding
-from regard.layers.loss import Loss, label_loss, token_loss
+from regard.layers.bigrams import ClassParts, beside, build_bigrams
+from regard.layers.loss import Loss, token_loss
 from regard.layers.pooling import POOLS, PooledEncoder, WordEmbedding
 from regard.models.elmo.characters import ACTIVATIONS, CharacterCNN
 from regard.models.elmo.projected_lstm import BiState, ProjectedStack
@@ -74,6 +76,12 @@ class ELMoConfig:
     pool: str = setting("max", choices=POOLS)  # classifier: how states become one vector
     # dropout of what is trained: language model, mix, classifier
     dropout: float = setting(0.1, at_least=0, below=1)
+    # classifier: rows of hashed bigrams in a linear part beside it, with its own loss; the mix is of the other part
+    bigrams: int = setting(0, at_least=1, or_zero="no such part", later=True)
+    # with bigrams: how fast these learn, beside words
+    bigram_scale: float = setting(1.0, above=0, later=True)
+    # with bigrams: powers of the probabilities of the states and of the linear part, whose product is the answer
+    bigram_shares: tuple[float, float] = setting((1.0, 1.0), at_least=0, later=True)
 
     def __post_init__(self) -> None:
         check(self)
@@ -137,6 +145,9 @@ class ELMo(nn.Module):
         "reader",
         "reader_layers",
         "pool",
+        "bigrams",
+        "bigram_scale",
+        "bigram_shares",
     )
 
     def __init__(self, config: ELMoConfig):
@@ -193,7 +204,9 @@ class ELMo(nn.Module):
             hidden=0,
             dropout=config.dropout,
         )
-        self.classify = nn.Linear(self.text.dim, max(len(config.labels), 1))
+        classes = max(len(config.labels), 1)
+        self.classify = nn.Linear(self.text.dim, classes)
+        self.bigrams = build_bigrams(config, classes, dropout=config.dropout)
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
@@ -269,9 +282,7 @@ class ELMo(nn.Module):
     def loss(self, batch: CharacterBatch, *, label_smoothing: float = 0.0) -> Loss:
         """Cross-entropy of the words in both directions, or of the classes."""
         if self.config.head == "classify":
-            logits = self.class_logits(batch)
-            assert batch.labels is not None
-            return label_loss(logits, batch.labels, label_smoothing=label_smoothing)
+            return self.class_parts(batch).loss(batch, label_smoothing=label_smoothing)
         total, likelihoods, mask = self._predict(batch, label_smoothing)
         return Loss(total, likelihoods.sum(-1).view(2, -1).sum(0), mask.sum())
 
@@ -318,17 +329,25 @@ class ELMo(nn.Module):
 
     def class_logits(self, batch: CharacterBatch) -> Tensor:
         """(B, classes)"""
-        vectors = self.mixed(batch)  # an error where this is no classifier
+        return self.class_parts(batch).logits()
+
+    def class_parts(self, batch: CharacterBatch) -> ClassParts:
+        """The logits of the classes (B, C)."""
+        vectors, mask = self.mixed(batch), word_mask(batch)  # an error where this is no classifier
+        words = None if batch.words is None else batch.words[:, 1:-1]
         if self.config.word_dim:
-            assert batch.words is not None
-            vectors = torch.cat([vectors, self.own_words(batch.words[:, 1:-1])], -1)
-        read = self.text(self.dropout(vectors), word_mask(batch))
-        return self.classify(self.dropout(read))
+            assert words is not None
+            vectors = torch.cat([vectors, self.own_words(words)], -1)
+        own = self.classify(self.dropout(self.text(self.dropout(vectors), mask)))
+        if self.bigrams is None:
+            return ClassParts(own)
+        assert words is not None
+        return beside(own, self.bigrams, words, mask)
 
     def adopt(self, other: ELMo) -> list[str]:
         """Copy the weights of another; returns the names of those that stay new. A head for other classes is not
         copied."""
-        return adopt_weights(self, other, head="classify")
+        return adopt_weights(self, other, head=("classify", "bigrams"))
 
     def _must_be(self, what: str, head: str) -> None:
         if self.config.head != head:
