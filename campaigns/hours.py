@@ -26,7 +26,7 @@ EACH = 60.0  # seconds of a round, after which memory is looked at
 ASKED, DAMAGED = 5.0, 25  # seconds of a round in which a client translates, and damaged requests after them
 RUNS = ("de-en", "dates", "shakespeare", "reviews")
 KEPT = Limits().answers  # that the server keeps of each model
-FIRST = 2000  # damaged requests before the first round
+FIRST = 10_000  # damaged requests before the first round
 WARM = 0.25  # the share of the rounds that does not count
 MOST = 1.0  # MiB an hour
 
@@ -36,8 +36,8 @@ MOST = 1.0  # MiB an hour
     f"`regard serve` with four runs, asked {ASKED:g} s of each minute and then {DAMAGED} damaged requests, beside "
     f"`regard train` of a small translator, for {HOURS:g} hours; the memory of both after each minute, without "
     "pages of files, which the system may take back. The server keeps the last answers of each model, at most "
-    f"{KEPT}, so that their attention can be asked for: so many are asked for first, and what rises then is not "
-    "them.",
+    f"{KEPT}, so that their attention can be asked for: so many are asked for first, and {FIRST:,} damaged "
+    "requests sent, by which what an allocator keeps has settled.",
     holds=f"a line through it, without the first {WARM:.0%}, rises by less than {MOST:g} MiB an hour.",
     reach=1,
 )
