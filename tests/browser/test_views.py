@@ -100,6 +100,26 @@ def test_a_map_names_what_a_row_looks_at(opened: Callable[..., Any]) -> None:
     expect_told(page, "die looks at the 0.70", more=True)  # a click keeps it
 
 
+def test_what_is_pointed_at_stays_under_the_pointer(
+    opened: Callable[..., Any], same_page: Any, resized: Callable[..., None]
+) -> None:
+    """Where the hint has more lines than what is told in its place."""
+    resized(same_page, width=390, height=844)
+    page = opened(Map(MAP, ["die", "Katze"], ["the", "black", "cat"], "T"))
+    before, line = place(page.locator(".cells canvas")), place(page.locator(".told"))
+    hover(page, ".cells canvas", 0.5, 0.75)
+    expect_told(page, "Katze looks at", more=True)
+    assert page.evaluate("""() => {
+      const line = document.querySelector(".told"), {height} = line.getBoundingClientRect();
+      line.style.minHeight = "0px";
+      return line.getBoundingClientRect().height < height;
+    }""")  # it would have been lower
+    page.mouse.move(0, 0)
+    hover(page, ".cells canvas", 0.1, 0.25)
+    expect_told(page, "die looks at", more=True)
+    assert (place(page.locator(".cells canvas")), place(page.locator(".told"))) == (before, line)
+
+
 def test_the_keyboard_alone_reaches_everything(opened: Callable[..., Any]) -> None:
     page = opened(Map(MAP, ["die", "Katze"], ["the", "black", "cat"], "T"))
     page.keyboard.press("Tab")

@@ -92,8 +92,16 @@ export function toldLine(hint) {
   const line = make("p", {class: "told", "aria-live": "polite"}, ...inShades(hint));
   return {
     line,
-    tell: (...parts) => line.replaceChildren(...parts),
-    rest: (next = hint) => line.replaceChildren(...inShades(next)),
+    /** The line gets no lower while something is pointed at, so that what is below stays under the pointer. */
+    tell: (...parts) => {
+      const {height} = line.getBoundingClientRect();
+      if (height) line.style.minHeight = `${height}px`;
+      line.replaceChildren(...parts);
+    },
+    rest: (next = hint) => {
+      line.style.minHeight = "";
+      line.replaceChildren(...inShades(next));
+    },
   };
 }
 
