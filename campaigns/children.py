@@ -25,9 +25,7 @@ from typing import Any
 MIB = 1 << 20
 OPENING = ("open", "openat", "openat2", "creat", "execve", "execveat", "connect")  # calls of the system
 SAID = 20_000  # bytes of what it said that are kept
-PATIENT = (
-    10  # times the seconds of a processor that work may take: those of a clock, where others use the cores too
-)
+PATIENT = 10  # seconds of a clock for each of a processor, as others may use the cores too
 FAILED = 70  # the exit status of a child whose work raised an exception
 
 

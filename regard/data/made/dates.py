@@ -228,7 +228,7 @@ def dates(split: str, count: int, *, seed: int = 0) -> list[tuple[str, str]]:
 
 @lru_cache(maxsize=8)
 def _pairs(split: str, count: int, seed: int) -> tuple[tuple[str, str], ...]:
-    """All days are put into an order, however few are taken, which takes longer than to write them."""
+    """Kept for the next call, since all days are put into an order, however few are taken."""
     generator = generator_of("dates", split, count, seed)
     days = list(_days(split))
     pairs: list[tuple[str, str]] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -16,7 +17,7 @@ from regard.tasks.shared.reader_answers import LookAt, Texts
 
 
 @dataclass(frozen=True)
-class Embedded(Answered):
+class Embedded(Answered, ABC):
     """What the answers of `embed` share: JSON lines, and a picture of where the tokens looked."""
 
     text: Texts
@@ -38,9 +39,9 @@ class Embedded(Answered):
         """The same in JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
+    @abstractmethod
     def rows(self) -> tuple[list[str], np.ndarray]:
         """Its vectors (N, D), by their names."""
-        raise NotImplementedError
 
     def picture(self, sites: Sequence[str] = ()) -> Heads | Vectors:
         """Where each token looked, in every head of the named sites (none: all); of a model that has no attention,
