@@ -8,7 +8,8 @@ vLLM      PATH is the folder that has the package vllm (site-packages); it opens
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,7 +48,8 @@ def path_of(name: str) -> Path:
 
 @contextmanager
 def found_in(path: Path) -> Iterator[None]:
-    """Imports look there first. What they leave under names such as `model` is forgotten: peers share them."""
+    """Imports look there first. Peers share names such as `model`, so what was loaded has another name afterwards,
+    by which the compiler finds it."""
     before = set(sys.modules)
     sys.path.insert(0, str(path))
     try:
@@ -55,20 +57,15 @@ def found_in(path: Path) -> Iterator[None]:
     finally:
         sys.path.remove(str(path))
         for name in set(sys.modules) - before:
-            if Path(str(getattr(sys.modules[name], "__file__", ""))).parent == path:
-                del sys.modules[name]
+            module = sys.modules[name]
+            if Path(str(getattr(module, "__file__", ""))).parent == path:
+                module.__name__ = re.sub(r"\W", "_", f"{path}_{name}")
+                sys.modules[module.__name__] = sys.modules.pop(name)
 
 
 def module_of(path: Path, name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look themselves up there
     with found_in(path):
-        spec.loader.exec_module(module)
-    del sys.modules[name]
-    return module
+        return importlib.import_module(name)
 
 
 def nano_gpt(folder: str, config: Any, dropout: float = 0.0) -> Any:

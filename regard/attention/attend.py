@@ -42,6 +42,7 @@ from regard.attention.shapes import check_batch, check_memory, check_width
 from regard.attention.weigh import Hard, Places, Weigh, Weighed
 from regard.base.arguments import checked
 from regard.base.dropout import drop
+from regard.base.exporting import exporting
 from regard.base.short_repr import short_repr
 from regard.errors import BadInput
 
@@ -259,8 +260,8 @@ class Attend(nn.Module):
         are (None: all)."""
         places = self.weigh.places(question, memory)
         query = self.score.query(question)
-        exporting = torch.compiler.is_exporting()  # for memories of any size, smaller than a window too
-        if places is not None and not exporting and places.index.shape[-1] < memory.size:
+        # Exported it is for memories of any size, smaller than a window too.
+        if places is not None and not exporting() and places.index.shape[-1] < memory.size:
             scores = self.score.compare_at(query, memory.keys, places.index)
             scores = self._biased(scores, question, memory, places.index)
             return scores, self.allowed(question, memory, places.index), places

@@ -18,6 +18,7 @@ from regard.attention.question import Question, TemperedQuestion
 from regard.attention.shapes import check_sizes
 from regard.base.arguments import checked
 from regard.base.dtype import at_least_float32
+from regard.base.exporting import exporting
 from regard.errors import BadInput
 
 
@@ -27,7 +28,7 @@ def gather(items: Tensor, places: Tensor) -> Tensor:
     Makes no Q x K tensor, forward or backward, and does not copy a memory that is split into heads. An embedding
     lookup, since the backward pass of `items[index]` is ten times slower on the CPU and not deterministic."""
     axes = list(range(items.dim() - 1))
-    if not torch.compiler.is_exporting():  # strides are unknown there
+    if not exporting():  # strides are unknown there
         axes.sort(key=items.stride, reverse=True)  # in memory order
     table = items.permute(*axes, -1).reshape(-1, items.shape[-1])
     step = dict.fromkeys(axes, 1)  # the stride of each axis, in rows of the table
@@ -205,7 +206,7 @@ class Location(Score):
 
     def compare(self, query: Tensor, keys: Tensor) -> Tensor:
         size = self.keys(keys).shape[-2]  # checked again: the memory may have grown
-        if torch.compiler.is_exporting():  # a slice would be exported for less than all positions
+        if exporting():  # a slice would be exported for less than all positions
             return query.index_select(-1, torch.arange(size, device=query.device))
         return query[..., :size]
 

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.base.exporting import exporting
 from regard.base.shared_batch import rows_of_all
 
 FOLDED = 8  # a normalisation is folded where it has so many times more outputs than the convolution has weights
@@ -44,7 +45,7 @@ class Convolution(nn.Module):
     def _folds(self, x: Tensor) -> bool:
         """In eval mode on a CPU it is faster to scale the weights than all the outputs, if these are many. On a GPU
         the small operations on the weights would take longer to launch than the normalisation."""
-        if self.training or torch.is_grad_enabled() or torch.compiler.is_exporting():  # exported, for any size
+        if self.training or torch.is_grad_enabled() or exporting():  # exported, for any size
             return False
         return x.device.type == "cpu" and x.numel() > self.many
 

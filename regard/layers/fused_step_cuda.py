@@ -307,8 +307,9 @@ def embed(tokens: Tensor, places: Tensor, table: Tensor, positions: Tensor, scal
     dim = table.shape[1]
     x, after = table.new_empty(len(tokens), dim), torch.empty_like(places)
     _embed[(len(tokens),)](
-        tokens, places, table, positions, x, after, scale, dim, triton.next_power_of_2(dim), scale != 1, num_warps=4
-    )
+        tokens, places, table, positions, x, after, scale, dim, triton.next_power_of_2(dim), scale != 1,
+        num_warps=4, enable_fp_fusion=False,  # product and sum are rounded apart, as torch does it
+    )  # fmt: skip
     return x, after
 
 

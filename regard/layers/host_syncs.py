@@ -3,6 +3,7 @@ cannot be part of a CUDA graph."""
 
 from __future__ import annotations
 
+import linecache
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -90,7 +91,11 @@ def noting_syncs(*, compiled: bool) -> Iterator[list[str]]:
             with mode:
                 yield found
             found += mode.found
-    found += [f"{line.filename}, line {line.lineno}" for line in told if SYNCS in str(line.message)]
+    found += [
+        f"{linecache.getline(line.filename, line.lineno).strip()} ({line.filename}, line {line.lineno})"
+        for line in told
+        if SYNCS in str(line.message)
+    ]
     for line in told:
         if SYNCS not in str(line.message):
             warnings.warn_explicit(line.message, line.category, line.filename, line.lineno)

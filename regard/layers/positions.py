@@ -11,6 +11,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from regard.base.exporting import exporting
+
 
 def sinusoids(positions: Tensor, dim: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """PE(p, 2i) = sin(p / 10000^(2i/dim)), PE(p, 2i+1) = cos(p / 10000^(2i/dim))   (Vaswani 2017, 3.5).
@@ -32,7 +34,7 @@ class Sinusoidal(nn.Module):
         self.shorter: list[Tensor] = []  # earlier tables: a CUDA graph reads on where it read when it was captured
 
     def forward(self, positions: Tensor, *, most: int | None = None, lengths: Tensor | None = None) -> Tensor:
-        if torch.compiler.is_exporting():  # for any length: no table
+        if exporting():  # for any length: no table
             return sinusoids(positions, self.dim, self._dtype)
         most = int(positions.max()) if most is None and positions.numel() else most or 0
         return self.rows(most, positions.device)[positions]

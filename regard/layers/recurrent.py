@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.attention.record import record, tracing, watching
 from regard.base.dropout import Dropout, drop
+from regard.base.exporting import exporting
 from regard.layers.packed import FEW, Packed
 from regard.layers.replay import must_not_sync
 from regard.layers.scan import scan_layer
@@ -115,7 +116,7 @@ class Layers(nn.Module):
         self, rnn: nn.RNNBase, x: Tensor, state: CellState | None, mask: Tensor | None
     ) -> tuple[Tensor, CellState]:
         """x (N, T, E) -> states (N, T, D), 0 at padding, and the last ones (layers * directions, N, dim)"""
-        if torch.compiler.is_exporting():
+        if exporting():
             return self._scan(x, state, mask)
         if mask is not None and (must_not_sync() or self.draws_apart(x)):
             learning = torch.is_grad_enabled() and self.kind in PADDING_GATES
@@ -135,8 +136,9 @@ class Layers(nn.Module):
         return states, tuple(after)
 
     def draws_apart(self, x: Tensor) -> bool:
-        """Whether dropout between the layers must not be cuDNN's, whose random numbers no seed of a step sets."""
-        return x.is_cuda and self.training and self.rnn.dropout > 0 and torch.are_deterministic_algorithms_enabled()
+        """Whether dropout between the layers must not be cuDNN's, which asks the host for a seed of its own."""
+        alone = must_not_sync() or torch.are_deterministic_algorithms_enabled()
+        return alone and x.is_cuda and self.training and self.rnn.dropout > 0
 
     def _scan(self, x: Tensor, state: CellState | None, mask: Tensor | None) -> tuple[Tensor, CellState]:
         """As `run`, for `torch.export`."""

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from regard.attention.record import tracing
+from regard.base.exporting import exporting
 from regard.layers.recurrent import (
     PADDING_GATES,
     CellState,
@@ -84,7 +85,7 @@ class RowEncoder(Encoder):
         self, tokens: Tensor, mask: Tensor, embed: Callable[[Tensor], Tensor]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """As `states`, over embed(tokens (B, S)). On a CPU without gradients only real tokens are looked up."""
-        if tokens.is_cuda or torch.is_grad_enabled() or tracing() or torch.compiler.is_exporting():
+        if tokens.is_cuda or torch.is_grad_enabled() or tracing() or exporting():
             return self.states(embed(tokens), mask)
         lengths = never_empty(mask).sum(1).cpu()
         packed = pack_padded_sequence(tokens, lengths, batch_first=True, enforce_sorted=False)
@@ -118,7 +119,7 @@ class RowEncoder(Encoder):
         """On a GPU every length is a slice of its own to pack, and the lengths must be known first. On a CPU the
         backward pass of packed rows takes time quadratic in their length, as each step adds a gradient of all
         steps; padding is worth it where at least half of the positions are real."""
-        if self.kind not in PADDING_GATES or torch.compiler.is_exporting():
+        if self.kind not in PADDING_GATES or exporting():
             return False
         return x.is_cuda or must_not_sync() or (torch.is_grad_enabled() and 2 * int(mask.sum()) >= mask.numel())
 

@@ -1,8 +1,7 @@
 """Loops over time for `torch.export`: one step in the exported program, whatever the length.
 
 A Python loop would be unrolled, and torch's own recurrent layers too: the program would take sequences of one
-length alone. Models call this only while they are exported (`torch.compiler.is_exporting()`); it computes the same
-as their loops."""
+length alone. Models call this only while they are exported (`exporting()`); it computes the same as their loops."""
 
 from __future__ import annotations
 

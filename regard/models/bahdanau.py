@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import SCORES, WAYS, Look, Memory, Question, check_score
+from regard.base.exporting import exporting
 from regard.base.fields import check, setting
 from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
 from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack
@@ -117,7 +118,7 @@ class Bahdanau(EncoderDecoder):
         embedded = self.dropout(self.target_embed(target))  # (B, T, E)
         inputs, times = self.cell.input(embedded), torch.arange(target.shape[1], device=target.device)
         looks: list[Look] = []
-        if torch.compiler.is_exporting():
+        if exporting():
             hidden, reads = self._scan(inputs, times, memory, state)
         else:
             states = []

@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.base.dropout import Dropout
+from regard.base.exporting import exporting
 from regard.base.fields import check, setting
 from regard.data.text.document_encoding import DocumentBatch, DocumentEncoding, cut_rows
 from regard.data.text.sentences import WAYS
@@ -147,7 +148,7 @@ def row_groups(mask: Tensor) -> list[tuple[int, int, int]]:
 
     On a CPU padding costs time, so rows of similar length go together. On a GPU the steps of the recurrence cost
     time, whatever the number of rows: all go at once, and the lengths need not be known, which would be a sync."""
-    if mask.device.type != "cpu" or must_not_sync() or torch.compiler.is_exporting():
+    if mask.device.type != "cpu" or must_not_sync() or exporting():
         return [(0, *mask.shape)]
     lengths = mask.sum(1).clamp(min=1).tolist()
     return [(first, last, lengths[first]) for first, last in cut_rows(lengths)]

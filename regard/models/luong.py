@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import SCORES, WAYS, Look, Memory, Question, check_score
+from regard.base.exporting import exporting
 from regard.base.fields import check, setting
 from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
 from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack, by_layer
@@ -175,7 +176,7 @@ class Luong(EncoderDecoder):
             attentional, look = self.attentional(states, times.expand_as(target), memory)
             return self.dropout(attentional), [look]
         inputs, fed = self.inputs(target), self.nothing_fed(state)
-        if torch.compiler.is_exporting():
+        if exporting():
             return self.dropout(self._scan(inputs, times, fed, memory, state)), []
         looks, states = [], []
         for ahead, time in zip(inputs.unbind(1), times.unbind(), strict=True):

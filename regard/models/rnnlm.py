@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.base.dropout import Dropout
+from regard.base.exporting import exporting
 from regard.base.fields import check, setting
 from regard.data.text.windows import TextBatch
 from regard.layers.encoder_decoder import check_tied
@@ -98,7 +99,7 @@ class RNNLM(nn.Module):
 
     def walk(self, tokens: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Step by step, skipping padding on either side: states (B, T, dim) and the final state."""
-        if torch.compiler.is_exporting():
+        if exporting():
             out, last = self.stack.run(self.stack.rnn, self.inputs(tokens), None, mask)
             return out, tuple(part.transpose(0, 1) for part in last)
         state = self.stack.begin(self.embed.weight.new_zeros(tokens.shape[0], 1))

@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from regard.attention import KEY_SCORES, Attend, Look, Memory, Question, build_score, build_weigh, check_score
 from regard.attention.record import record
 from regard.base.dtype import at_least_float32
+from regard.base.exporting import exporting
 from regard.base.fields import setting
 from regard.base.shared_batch import draw
 from regard.layers.recurrent import Cell, CellState
@@ -131,7 +132,7 @@ class ShowAttendTell(ImageCaptioner):
         """Teacher forcing: target (B, T), already shifted right -> what L_o reads (B, T, embed) and the looks"""
         embedded = self.dropout(self.target_embed(target))  # (B, T, E)
         inputs = self.cell.input(embedded)
-        if torch.compiler.is_exporting():
+        if exporting():
             return self.read_out(*self._scan(inputs, embedded, memory, state)), []
         soft = self.toss(target.shape[0], target.device)
         looks, reads, states = [], [], []

@@ -136,6 +136,20 @@ def test_language_models_are_captured(name):
 
 
 @needs_gpu
+def test_dropout_between_recurrent_layers_is_captured():
+    """cuDNN's own would ask the host for a seed in each step."""
+    ids = np.random.default_rng(0).integers(3, 30, 500).astype(np.int32)
+    data = TextData(ids, length=12, batch_tokens=96, seed=1, end=2)
+    torch.manual_seed(0)
+    model = MODELS["rnnlm"](MODELS["rnnlm"].Config(vocabulary=30, layers=2, embed=16, dim=16, dropout=0.5))
+    stepper = Stepper(model, replace(SETTINGS, capture=True))
+    found = steps(stepper, data, 24)
+    assert stepper.captured.recordings
+    assert not stepper.captured.refused
+    assert found[-1]["loss"] < found[0]["loss"]
+
+
+@needs_gpu
 def test_what_a_step_told_is_not_changed_by_the_next():
     stepper, data = Stepper(model(), replace(SETTINGS, capture=True)), images()
     batch = data.batch(data.order(0)[0])

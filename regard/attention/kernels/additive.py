@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.base.dtype import at_least_float32
+from regard.base.exporting import exporting
 
 try:
     from regard.attention.kernels import additive_cuda
@@ -42,7 +43,7 @@ def exponentials(x: Tensor) -> Tensor:
 def sum_of_tanh(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     """(B, .., Q, D), (B, .., K, D) as exponentials and v (D,) -> scores (B, .., Q, K) in v's dtype"""
     few = queries.is_cuda and queries.shape[-2] == 1 and keys.numel() <= FEW
-    if torch.compiler.is_exporting() or (few and (torch.compiler.is_compiling() or not _fused(queries))):
+    if exporting() or (few and (torch.compiler.is_compiling() or not _fused(queries))):
         with torch.autocast(queries.device.type, enabled=False):  # in float32 or more, as the kernel
             wide = at_least_float32(v)
             return (wide.sum() - 2 * (_gaps(queries, keys) @ wide)).to(v.dtype)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.base.dropout import Dropout
+from regard.base.exporting import exporting
 from regard.layers.recurrent import without_autocast
 from regard.layers.scan import scan_steps
 
@@ -65,7 +66,7 @@ class ProjectedLSTM(nn.Module):
             return _clip(torch.bmm(o.sigmoid() * new_cell.tanh(), down), self.projection_clip), new_cell
 
         ahead = ahead.view(size, steps, rows, -1)
-        if torch.compiler.is_exporting() and mask is None:
+        if exporting() and mask is None:
             (hidden, cell), (out,) = scan_steps(_with_output(move), (hidden, cell), (ahead.transpose(0, 1),))
             return out.movedim(0, 2), (hidden, cell)
         states = []

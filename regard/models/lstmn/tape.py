@@ -27,6 +27,7 @@ from regard.attention import Additive, Attend, GrowingMemory, Memory
 from regard.attention.kernels.additive import exponentials
 from regard.attention.record import watching
 from regard.base.dropout import drop
+from regard.base.exporting import exporting
 from regard.layers.recurrent import Cell
 from regard.layers.scan import scan_steps
 
@@ -71,7 +72,7 @@ class TapeLSTM(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """x (N, T, E) -> h (N, T, D). Nobody looks at padding (mask False), which may be on either side."""
-        if torch.compiler.is_exporting():
+        if exporting():
             return self._scan(x, mask)
         if watching(self.attend) or watching(self.cell):
             return self._step_by_step(x, mask)

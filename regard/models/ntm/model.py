@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.record import watching
+from regard.base.exporting import exporting
 from regard.base.fields import check, setting
 from regard.errors import BadInput
 from regard.layers.loss import Loss, bit_loss
@@ -113,7 +114,7 @@ class NTM(nn.Module):
             ahead = F.linear(inputs.to(of_x.dtype), of_x, first.bias)
             watched = watching(self.memory.attend) or (state.cell and watching(self.cell))
             walk = self._walk_fused if not watched and sequence.fits(ahead, self.memory) else self._walk
-            walk = self._scan if torch.compiler.is_exporting() else walk
+            walk = self._scan if exporting() else walk
             states, state = walk(ahead, of_read, state)
             return self.out(states), state
 

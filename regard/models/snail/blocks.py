@@ -30,6 +30,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import Attend, GrowingMemory, Memory, Question, ScaledDot
+from regard.base.exporting import exporting
 from regard.models.snail.dense_blocks import dense_blocks
 
 Past = tuple[Tensor, ...]  # the outputs of the last steps, each (N, C'), the newest at the end
@@ -61,7 +62,7 @@ class CausalConv(nn.Linear):
         before, now = self.weight.chunk(2, 1)
         y = F.linear(x, now, self.bias)
         first = x.shape[1] - alternatives  # of the alternatives
-        if torch.compiler.is_exporting():  # for any number of steps
+        if exporting():  # for any number of steps
             earlier = F.pad(x, (0, 0, self.dilation, 0))[:, : first + 1]
             return y + F.linear(
                 torch.cat([earlier[:, :-1], earlier[:, -1:].expand(-1, alternatives, -1)], 1), before
@@ -168,7 +169,7 @@ class AttentionBlock(nn.Module):
         query_bias, memory_bias = self.project.bias.split(sizes)
         keys, values = F.linear(x, memory_weight, memory_bias).split((self.keys, self.values), -1)
         last = x[:, -alternatives:]
-        if torch.compiler.is_exporting():  # else torch would tell one row from several, by their strides
+        if exporting():  # else torch would tell one row from several, by their strides
             last = last.clone(memory_format=torch.contiguous_format)
         query = F.linear(last, query_weight, query_bias)
         mask = _apart(x, alternatives, alternatives)
