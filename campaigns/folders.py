@@ -167,7 +167,7 @@ def watching(ours: tuple[str, ...], outside: list[str]) -> Callable[[str, Any], 
             real = str(Path(path).resolve()) if not path.startswith(ours) else path
             if not real.startswith(ours):
                 outside.append(path)
-        elif event in runs:
+        elif event in runs and arguments != (None,):  # no library, but the program itself
             outside.append(f"{event} {arguments!r:.100}")
 
     return hook

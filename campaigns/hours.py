@@ -70,8 +70,7 @@ def watched(server: Server, training: subprocess.Popen[bytes], draw: Random) -> 
     """MiB after each round."""
     seen: dict[str, list[float]] = {"serving": [], "training": []}
     begun = time.monotonic()
-    asyncio.run(fill(server.port))
-    asyncio.run(fuzz(server.port, FIRST, seed=draw.getrandbits(31)))
+    asyncio.run(settle(server.port, RUNS, draw.getrandbits(31)))
     for number in range(1, round(3600 * HOURS / EACH) + 1):
         asyncio.run(load(server.port, 1, ASKED))
         asyncio.run(fuzz(server.port, DAMAGED, seed=draw.getrandbits(31)))
@@ -83,15 +82,20 @@ def watched(server: Server, training: subprocess.Popen[bytes], draw: Random) -> 
     return seen
 
 
-async def fill(port: int) -> None:
-    """Until of each model as many answers are kept as there may be."""
+async def settle(port: int, runs: Sequence[str], seed: int) -> None:
+    """Until of each model as many answers are kept as there may be, and the allocator keeps what it will."""
+    await fill(port, runs)
+    await fuzz(port, FIRST, seed=seed)
+
+
+async def fill(port: int, runs: Sequence[str]) -> None:
     asked: list[tuple[str, dict[str, Any]]] = [
         ("/api/models/de-en/translate", {"inputs": [text]}) for text in SENTENCES
     ]
     tasks = ("/translate", "/generate", "/classify")
     asked += [(path, {**body, "inputs": body["inputs"][:1]}) for path, body in SEEDS if path.endswith(tasks)]
     client = await Client.open(port)
-    for name in RUNS:
+    for name in runs:
         usual = [(path, body) for path, body in asked if f"/{name}/" in path]
         for number in range(KEPT):
             path, body = usual[number % len(usual)]
