@@ -1,5 +1,5 @@
-"""Greedy answers and beams of the shipped runs in half precision by graphs: those of the plain loop in float32. On
-the CPU the steps run uncaptured."""
+"""Greedy answers and beams of the shipped runs in half precision by graphs: those of the plain loop in float32, up
+to a letter for which float32 has two whose logits the dtype cannot tell apart. On the CPU steps run uncaptured."""
 
 from __future__ import annotations
 
@@ -37,11 +37,26 @@ def answers(asked: str, run: Any) -> list[str]:
 
 
 @cache
-def plain(asked: str, dtype: torch.dtype) -> list[str]:
-    """In float32, of weights that the dtype has."""
+def plain(asked: str, dtype: torch.dtype) -> Any:
+    """The run in float32, of weights that the dtype has."""
     run = regard.load(ASKED[asked][0], device="cpu")
     run.model.to(dtype).float()
-    return answers(asked, run)
+    return run
+
+
+def tied(found: list[str], wanted: list[str], run: Any, dtype: torch.dtype) -> bool:
+    """Whether texts that differ do so from a letter on at which the logits of both, in float32, are as near to each
+    other as a number of that size is to the next in the dtype."""
+    inputs = list(read_examples(run.folder.contents).inputs)
+    for prompt, one, other in zip(inputs, found, wanted, strict=False):
+        if one != other:
+            same = one[: [a == b for a, b in zip(one, other, strict=False)].index(False)]
+            with torch.no_grad():
+                logits = run.model(torch.tensor([run.tokenizer.encode(prompt + same)]))[0, -1]
+            two = logits[[run.tokenizer.encode(text[len(same)])[0] for text in (one, other)]]
+            if two.max() < logits.max() or two.diff().abs() > two.abs().max() * torch.finfo(dtype).eps:
+                return False
+    return True
 
 
 @pytest.mark.parametrize("asked", ASKED)
@@ -56,7 +71,8 @@ def plain(asked: str, dtype: torch.dtype) -> list[str]:
 def test_half_precision_writes_what_float32_does(
     device: str, dtype: torch.dtype, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = plain(asked, dtype)
+    exact = plain(asked, dtype)
+    wanted = answers(asked, exact)
     run = regard.load(ASKED[asked][0], device=device)
     run.model.to(dtype)
     for module in (rows_ahead, beams_ahead):
@@ -65,5 +81,6 @@ def test_half_precision_writes_what_float32_does(
         monkeypatch.setattr(graphs, "on_gpu", lambda tensor: True)
         monkeypatch.setattr(graphs, "captured", lambda step: step)
     for _ in range(2):  # captured, and again by the graphs that are kept
-        assert answers(asked, run) == wanted
+        found = answers(asked, run)
+        assert found == wanted or (asked == "shakespeare" and tied(found, wanted, exact, dtype)), found
     assert graphs.recordings[run.model], "graphs wrote them"
