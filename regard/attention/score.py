@@ -19,6 +19,7 @@ from regard.attention.shapes import check_sizes
 from regard.base.arguments import checked
 from regard.base.dtype import at_least_float32
 from regard.base.exporting import exporting
+from regard.base.shared_steps import linear
 from regard.errors import BadInput
 
 
@@ -118,7 +119,7 @@ class General(Score):
         self.weight = nn.Linear(key_dim, query_dim if rank is None else rank, bias=False)
 
     def query(self, question: Question) -> Tensor:
-        return question.query if self.query_weight is None else self.query_weight(question.query)
+        return question.query if self.query_weight is None else linear(self.query_weight, question.query)
 
     def keys(self, keys: Tensor) -> Tensor:
         return self.weight(keys)
@@ -167,7 +168,7 @@ class Additive(Score):
         self.v = nn.Parameter(torch.empty(dim).uniform_(-(dim**-0.5), dim**-0.5))
 
     def query(self, question: Question) -> Tensor:
-        return exponentials(self.query_weight(question.query))
+        return exponentials(linear(self.query_weight, question.query))
 
     def keys(self, keys: Tensor) -> Tensor:
         return exponentials(self.key_weight(keys))
@@ -193,7 +194,7 @@ class Location(Score):
         self.weight = nn.Linear(query_dim, max_positions, bias=False)
 
     def query(self, question: Question) -> Tensor:
-        return self.weight(question.query)
+        return linear(self.weight, question.query)
 
     def keys(self, keys: Tensor) -> Tensor:
         max_positions, size = self.weight.out_features, keys.shape[-2]

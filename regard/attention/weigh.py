@@ -16,6 +16,7 @@ from regard.attention.shapes import check_sizes
 from regard.base.arguments import checked
 from regard.base.dtype import at_least_float32
 from regard.base.shared_batch import draw
+from regard.base.shared_steps import linear
 from regard.base.short_repr import short_repr
 from regard.errors import BadInput
 
@@ -183,8 +184,8 @@ class LocalPredictive(LocalMonotonic):
             nn.init.uniform_(part.weight, -1, 1)
 
     def centre(self, question: Question, memory: Memory) -> Tensor:
-        hidden = (self.scale * self.hidden(question.query)).tanh()
-        share = at_least_float32((self.scale * self.out(hidden)).squeeze(-1)).sigmoid()  # (B, .., Q)
+        hidden = (self.scale * linear(self.hidden, question.query)).tanh()
+        share = at_least_float32((self.scale * linear(self.out, hidden)).squeeze(-1)).sigmoid()  # (B, .., Q)
         return memory.lengths().view(-1, *[1] * (share.dim() - 1)) * share
 
     def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None, question: Question) -> Weighed:

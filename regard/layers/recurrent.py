@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from regard.attention.record import record, tracing, watching
 from regard.base.dropout import Dropout, drop
 from regard.base.exporting import exporting
+from regard.base.shared_steps import linear
 from regard.layers.packed import FEW, Packed
 from regard.layers.replay import must_not_sync
 from regard.layers.scan import scan_layer
@@ -445,7 +446,7 @@ class Cell(nn.Module):
 
     def forward(self, ahead: Tensor, state: CellState) -> CellState:
         """ahead (N, gates * dim), state of N rows -> the next state"""
-        of_state = self.hidden(state[0])
+        of_state = linear(self.hidden, state[0])
         if not watching(self):
             return next_state(self.kind, ahead, of_state, state)
         after, gates = gated(self.kind, ahead, of_state, state)

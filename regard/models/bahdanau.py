@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from regard.attention import SCORES, WAYS, Look, Memory, Question, check_score
 from regard.base.exporting import exporting
 from regard.base.fields import check, setting
+from regard.base.shared_steps import linear, steps_share
 from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
 from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack
 from regard.layers.scan import apart, scan_steps
@@ -106,7 +107,7 @@ class Bahdanau(EncoderDecoder):
             x.unflatten(0, (memory.keys.shape[0], -1)) for x in (state[0], time.expand(state[0].shape[0]))
         )  # (B, W, D) and (B, W)
         look = self.attend.look(Question(query, position), memory)
-        return look, self.cell(ahead + self.context(look.read.flatten(0, 1)), state)
+        return look, self.cell(ahead + linear(self.context, look.read.flatten(0, 1)), state)
 
     def read_out(self, states: Tensor, embedded: Tensor, reads: Tensor) -> Tensor:
         """maxout(U s_t + V y_{t-1} + C c_t)   (.., readout)"""
@@ -122,10 +123,11 @@ class Bahdanau(EncoderDecoder):
             hidden, reads = self._scan(inputs, times, memory, state)
         else:
             states = []
-            for ahead, time in zip(inputs.unbind(1), times.unbind(), strict=True):
-                look, state = self.move(ahead, state, memory, time)
-                looks.append(look)
-                states.append(state[0])
+            with steps_share(memory.keys, memory.values):
+                for ahead, time in zip(inputs.unbind(1), times.unbind(), strict=True):
+                    look, state = self.move(ahead, state, memory, time)
+                    looks.append(look)
+                    states.append(state[0])
             hidden, reads = torch.stack(states, 1), torch.cat([look.read for look in looks], 1)  # (B, T, ..)
         if self.upper is not None:
             hidden, _ = self.upper(self.dropout(hidden), self.upper.begin(hidden))

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from regard.attention import SCORES, WAYS, Look, Memory, Question, check_score
 from regard.base.exporting import exporting
 from regard.base.fields import check, setting
+from regard.base.shared_steps import linear, steps_share
 from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
 from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack, by_layer
 from regard.layers.scan import apart, scan_steps
@@ -140,7 +141,7 @@ class Luong(EncoderDecoder):
         look = self.attend.look(Question(query, position), memory)
         reads = look.read.view_as(states)
         both = torch.cat([reads, states], -1)
-        return both if self.combine is None else self.combine(self.dropout(both)).tanh(), look
+        return both if self.combine is None else linear(self.combine, self.dropout(both)).tanh(), look
 
     def inputs(self, target: Tensor) -> Tensor:
         """Of input feeding: what the words (N, T) add to each step; a placeholder where they add nothing."""
@@ -157,11 +158,11 @@ class Luong(EncoderDecoder):
         self, ahead: Tensor, fed: Tensor, state: CellState, memory: Memory, time: Tensor
     ) -> tuple[Tensor, Tensor, CellState, Look]:
         """One step with input feeding: all layers, then the look. z_t, and what is fed to the next step."""
-        ahead = self.cells[0].input(fed) if self.feed is None else ahead + self.feed(fed)
+        ahead = linear(self.cells[0].input, fed) if self.feed is None else ahead + linear(self.feed, fed)
         after: list[CellState] = []
         for number, cell in enumerate(self.cells):
             if number:
-                ahead = cell.input(self.dropout(after[-1][0]))
+                ahead = linear(cell.input, self.dropout(after[-1][0]))
             after.append(cell(ahead, tuple(part[:, number] for part in state)))
         states = after[-1][0][:, None]  # (N, 1, dim)
         attentional, look = self.attentional(states, time.expand(states.shape[0])[:, None], memory)
@@ -179,10 +180,11 @@ class Luong(EncoderDecoder):
         if exporting():
             return self.dropout(self._scan(inputs, times, fed, memory, state)), []
         looks, states = [], []
-        for ahead, time in zip(inputs.unbind(1), times.unbind(), strict=True):
-            attentional, fed, state, look = self.move(ahead, fed, state, memory, time)
-            looks.append(look)
-            states.append(attentional)
+        with steps_share(memory.keys, memory.values):
+            for ahead, time in zip(inputs.unbind(1), times.unbind(), strict=True):
+                attentional, fed, state, look = self.move(ahead, fed, state, memory, time)
+                looks.append(look)
+                states.append(attentional)
         return self.dropout(torch.stack(states, 1)), looks
 
     def _scan(self, inputs: Tensor, times: Tensor, first: Tensor, memory: Memory, state: CellState) -> Tensor:

@@ -34,6 +34,7 @@ from regard.base.dtype import at_least_float32
 from regard.base.exporting import exporting
 from regard.base.fields import setting
 from regard.base.shared_batch import draw
+from regard.base.shared_steps import linear, steps_share
 from regard.layers.recurrent import Cell, CellState
 from regard.layers.scan import apart, scan_steps
 from regard.layers.state import State
@@ -75,7 +76,7 @@ class Beta(nn.Module):
         self.out = nn.Linear(dim, 1)
 
     def forward(self, state: Tensor) -> Tensor:
-        gate = self.out(state).sigmoid()
+        gate = linear(self.out, state).sigmoid()
         record(self, "gate", gate[:, None], axis=1)
         return gate
 
@@ -122,7 +123,7 @@ class ShowAttendTell(ImageCaptioner):
         read = look.read.flatten(0, 1)
         if self.beta is not None:
             read = self.beta(state[0]) * read
-        return look, read, self.cell(ahead + self.context(read), state)
+        return look, read, self.cell(ahead + linear(self.context, read), state)
 
     def read_out(self, states: Tensor, embedded: Tensor, reads: Tensor) -> Tensor:
         """E y_{t-1} + L_h h_t + L_z z_t   (.., embed)"""
@@ -136,11 +137,12 @@ class ShowAttendTell(ImageCaptioner):
             return self.read_out(*self._scan(inputs, embedded, memory, state)), []
         soft = self.toss(target.shape[0], target.device)
         looks, reads, states = [], [], []
-        for ahead in inputs.unbind(1):
-            look, read, state = self.move(ahead, state, memory, soft)
-            looks.append(look)
-            reads.append(read)
-            states.append(state[0])
+        with steps_share(memory.keys, memory.values):
+            for ahead in inputs.unbind(1):
+                look, read, state = self.move(ahead, state, memory, soft)
+                looks.append(look)
+                reads.append(read)
+                states.append(state[0])
         return self.read_out(torch.stack(states, 1), embedded, torch.stack(reads, 1)), looks
 
     def _scan(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels import additive
+from regard.base.shared_steps import steps_share
 
 INTERPRETED = additive.additive_cuda is not None and os.environ.get("TRITON_INTERPRET") == "1"
 DEVICES = [
@@ -59,11 +60,13 @@ def test_scores_and_gradients_are_those_of_float64(size: tuple[int, ...], spread
     sides = [by_kernel.exponentials(x, limit) for x in inputs[:2]]
     scores, for_q, for_k, for_v = exact(q.clamp(-limit, limit), k.clamp(-limit, limit), v, g)
     near(by_kernel.forward(*sides, inputs[2]), scores)
-    found = by_kernel.backward(*sides, inputs[2], inputs[3])
-    for x, side, slope, wanted in zip(inputs, sides, found, (for_q, for_k), strict=False):
-        inside = (x.cpu().abs() <= limit).double()
-        near(by_kernel.exponentials_backward(x, side, slope, limit), wanted * inside, 1e-5)
-    near(found[2], for_v, 1e-5)
+    rest = (*sides, inputs[2], inputs[3])
+    apart = by_kernel.backward_of_queries(*rest), *by_kernel.backward_of_keys(*rest)
+    for found in (by_kernel.backward(*rest), apart):
+        for x, side, slope, wanted in zip(inputs, sides, found, (for_q, for_k), strict=False):
+            inside = (x.cpu().abs() <= limit).double()
+            near(by_kernel.exponentials_backward(x, side, slope, limit), wanted * inside, 1e-5)
+        near(found[2], for_v, 1e-5)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -94,3 +97,22 @@ def test_on_a_gpu_autograd_takes_the_kernels(size: tuple[int, ...], dtype: torch
     for mine, its in zip(found, wanted, strict=True):
         assert mine.dtype == dtype
         near(mine.detach(), its, 3e-5 if dtype == torch.float32 else 2e-2)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_steps_that_share_keys(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradients of keys and v are made once for all steps, of which the last has none."""
+    monkeypatch.setattr(additive, "_fused", lambda x: x.dtype == torch.float32)
+    q, k, v, g = made((2, 5, 7, 33))
+    wanted = exact(q[:, :-1], k, v, g[:, :-1])
+    sides = [x.to(device).requires_grad_() for x in (*q.unbind(1), k, v)]
+    keys = additive.exponentials(sides[-2])
+    with steps_share(keys):
+        scores = [additive.sum_of_tanh(additive.exponentials(x[:, None]), keys, sides[-1]) for x in sides[:-2]]
+    near(torch.cat(scores, 1).detach()[:, :-1], wanted[0])
+    loss = (torch.cat(scores[:-1], 1) * g[:, :-1].to(device)).sum()
+    for _ in range(2):
+        found = torch.autograd.grad(loss, [*sides[:-3], *sides[-2:]], retain_graph=True)
+        near(torch.stack(found[:-2], 1), wanted[1], 1e-5)
+        near(found[-2], wanted[2], 1e-5)
+        near(found[-1], wanted[3], 1e-5)

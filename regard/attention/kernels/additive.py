@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from regard.base.dtype import at_least_float32
 from regard.base.exporting import exporting
+from regard.base.shared_steps import Factors, Kept, joined, sharing_of
 
 try:
     from regard.attention.kernels import additive_cuda
@@ -48,6 +49,11 @@ def sum_of_tanh(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
             wide = at_least_float32(v)
             return (wide.sum() - 2 * (_gaps(queries, keys) @ wide)).to(v.dtype)
     lead = queries.shape[:-2]
+    shared = sharing_of(keys)
+    if shared is not None and _fused(queries) and keys.dim() == 3 and lead == keys.shape[:-2]:
+        kept, (keys, wide) = shared.alias(_of_all_steps, torch.float32, keys, v)
+        of_step: Tensor = _StepOfTanh.apply(kept, queries, keys, wide)
+        return of_step.to(v.dtype)
     keys = keys.expand(*lead, *keys.shape[-2:])
     scores = _SumOfTanh.apply(queries.flatten(0, -3), keys.flatten(0, -3), at_least_float32(v))
     return scores.unflatten(0, lead).to(v.dtype)
@@ -123,3 +129,28 @@ class _SumOfTanh(torch.autograd.Function):
             of_keys = (t[:, 0] if t.shape[1] == 1 else t.sum(1)).mul_(2 * v).div_(keys[rows])
             for_keys[rows] = of_keys if part.start == 0 else for_keys[rows] + of_keys
         return for_queries, for_keys, grad.sum() - 2 * for_v
+
+
+class _StepOfTanh(torch.autograd.Function):
+    """As `_SumOfTanh`, by kernels, for a step of a recurrence: keys and v get their gradients from all steps."""
+
+    @staticmethod
+    def forward(ctx: Any, kept: Kept, queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
+        ctx.save_for_backward(queries, keys, v)
+        ctx.kept = kept
+        return additive_cuda.forward(queries, keys, v)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # this gradient is to be differentiated, which raises
+            return None, *_SumOfTanh.backward(ctx, grad)
+        queries, keys, v = ctx.saved_tensors
+        ctx.kept.add(queries, grad, keys, v)
+        return None, additive_cuda.backward_of_queries(queries, keys, v, grad), None, None
+
+
+def _of_all_steps(steps: list[Factors]) -> tuple[Tensor, Tensor]:
+    """The gradients of keys and v."""
+    _, _, keys, v = steps[0]
+    queries, grad = joined([step[:2] for step in steps])
+    return additive_cuda.backward_of_keys(queries, keys, v, grad)

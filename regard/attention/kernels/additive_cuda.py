@@ -118,9 +118,9 @@ def _slopes(
 
 
 @triton.jit
-def _one_slopes(a, b, v, g, for_a, for_b, parts, B, D, TILE_D: tl.constexpr):
+def _one_slopes(a, b, v, g, for_a, for_b, parts, B, D, A_ALONE: tl.constexpr, TILE_D: tl.constexpr):
     """As `_slopes` of both sides at once, for a single query: with t as there, the gradient of b_jd is
-    2 v_d g_j a_d t t, that of a_d is 2 v_d sum_j g_j b_jd t t."""
+    2 v_d g_j a_d t t, that of a_d is 2 v_d sum_j g_j b_jd t t. A_ALONE: the latter and nothing else."""
     n = tl.program_id(1).to(tl.int64)
     d = tl.program_id(0) * TILE_D + tl.arange(0, TILE_D)
     x = tl.load(a + n * D + d, mask=d < D, other=1.0)
@@ -133,10 +133,12 @@ def _one_slopes(a, b, v, g, for_a, for_b, parts, B, D, TILE_D: tl.constexpr):
         t = _reciprocal(1.0 + x * y)
         share = weight * t * t
         slope += share * y
-        plain += weight * (1.0 - 2.0 * t)
-        tl.store(for_b + (n * B + j) * D + d, w * share * x, mask=d < D)
+        if not A_ALONE:
+            plain += weight * (1.0 - 2.0 * t)
+            tl.store(for_b + (n * B + j) * D + d, w * share * x, mask=d < D)
     tl.store(for_a + n * D + d, w * slope, mask=d < D)
-    tl.store(parts + n * D + d, plain, mask=d < D)
+    if not A_ALONE:
+        tl.store(parts + n * D + d, plain, mask=d < D)
 
 
 @triton.jit
@@ -206,13 +208,37 @@ def backward(queries: Tensor, keys: Tensor, v: Tensor, grad: Tensor) -> tuple[Te
     return for_queries, for_keys, parts.sum((0, 1))
 
 
-def _of_one(queries: Tensor, keys: Tensor, v: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+@on_own_gpu
+def backward_of_queries(queries: Tensor, keys: Tensor, v: Tensor, grad: Tensor) -> Tensor:
+    """The gradient of the queries alone."""
+    queries, keys, grad = queries.contiguous(), keys.contiguous(), grad.contiguous()
+    if queries.shape[1] == 1:
+        return _of_one(queries, keys, v, grad, queries_alone=True)[0]
+    return _side(queries, keys, v, grad, keys.shape[1], 1, with_v=False)[0]
+
+
+@on_own_gpu
+def backward_of_keys(queries: Tensor, keys: Tensor, v: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of keys and v."""
+    queries, keys, grad = queries.contiguous(), keys.contiguous(), grad.contiguous()
+    for_keys, parts = _side(keys, queries, v, grad, 1, keys.shape[1], with_v=True)
+    return for_keys, parts.sum((0, 1))
+
+
+def _of_one(
+    queries: Tensor, keys: Tensor, v: Tensor, grad: Tensor, *, queries_alone: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
     rows, size, dim = keys.shape
-    for_queries, for_keys, parts = torch.empty_like(queries), torch.empty_like(keys), keys.new_empty(rows, dim)
+    for_queries = torch.empty_like(queries)
+    for_keys, parts = (
+        (for_queries, for_queries) if queries_alone else (torch.empty_like(keys), keys.new_empty(rows, dim))
+    )
     tile = min(128, triton.next_power_of_2(dim))
     grid = (triton.cdiv(dim, tile), rows)
-    _one_slopes[grid](queries, keys, v, grad, for_queries, for_keys, parts, size, dim, tile, num_warps=1)
-    return for_queries, for_keys, parts.sum(0)
+    _one_slopes[grid](
+        queries, keys, v, grad, for_queries, for_keys, parts, size, dim, queries_alone, tile, num_warps=1
+    )
+    return for_queries, for_keys, for_queries if queries_alone else parts.sum(0)
 
 
 def _side(
