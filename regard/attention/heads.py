@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.attend import Attend, Look
-from regard.attention.kernels.projections import project
+from regard.attention.kernels.projections import project, real_rows
 from regard.attention.memory import Memory
 from regard.attention.question import Question
 from regard.attention.score import ScaledDot, Score
@@ -127,8 +127,7 @@ class MultiHead(Attend):
         if mask is not None or values is not None:
             check_memory(keys, keys if values is None else values, mask)
         if mask is not None:  # before the projections, which would spread NaN
-            hidden = ~mask[..., None]
-            keys, values = keys.masked_fill(hidden, 0), None if values is None else values.masked_fill(hidden, 0)
+            keys, values = real_rows(keys, mask), None if values is None else real_rows(values, mask)
         if values is None:
             keys, values = map(self._split, project(keys, self.key, self.value))
         else:

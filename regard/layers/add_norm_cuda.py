@@ -119,7 +119,7 @@ def _drop(
     tl.store(for_h + at, slope.to(for_h.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["size"])
+@triton.jit
 def _added(a, b, out, size, TILE: tl.constexpr):
     """out = a + b, of two dtypes"""
     at = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)

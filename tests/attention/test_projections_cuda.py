@@ -84,6 +84,31 @@ def test_layers_and_gradients_are_those_of_float64(
     assert x.grad is not None
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("shape", [(1, 1), (5, 33), (3, 2, 1030), pytest.param((2049, 16, 256), marks=GPU)])
+def test_rows_of_padding_are_0(shape: tuple[int, ...], device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NaN there too, and their gradients; of rows, and of heads side by side."""
+    taken_anywhere(monkeypatch, projections)
+    mask = torch.rand(shape[:-1], device=device) < 0.6
+    x = torch.randn(shape, device=device).masked_fill(~mask[..., None], torch.nan).requires_grad_()
+    for kind in (torch.float32, torch.bfloat16):
+        given = x.to(kind)
+        with torch.autocast(device, torch.bfloat16):
+            found = projections.real_rows(given, mask)
+        upstream = torch.randn_like(found)
+        assert torch.equal(found, x.masked_fill(~mask[..., None], 0).to(kind).to(torch.bfloat16)) or device == "cpu"
+        torch.testing.assert_close(found.float(), given.float().nan_to_num(0), rtol=1e-2, atol=0)
+        (grad,) = torch.autograd.grad(found, x, upstream)
+        assert torch.equal(grad, upstream.float() * mask[..., None])
+    heads = torch.randn(3, 4, 5, 8, device=device, dtype=torch.bfloat16, requires_grad=True)
+    looks = torch.tensor([True, False, True], device=device).view(3, 1, 1, 1)
+    with torch.autocast(device, torch.bfloat16):
+        found = projections.real_heads(heads, looks)
+    wanted, upstream = heads.masked_fill(~looks, 0), torch.randn_like(heads)
+    assert torch.equal(found, wanted)
+    assert torch.equal(*(torch.autograd.grad(y, heads, upstream)[0] for y in (found, wanted)))
+
+
 @GPU
 def test_the_kernels_are_for_learning_in_half_precision_alone() -> None:
     layer, x = nn.Linear(8, 8).cuda(), torch.randn(2, 8, device="cuda", requires_grad=True)

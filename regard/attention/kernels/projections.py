@@ -11,8 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from regard.attention.kernels.fused import HALF
-
 try:
     from regard.attention.kernels import projections_cuda
 except ImportError:  # no Triton
@@ -30,7 +28,7 @@ def learns_in_half(x: Tensor) -> bool:
         and x.is_cuda
         and torch.is_grad_enabled()
         and torch.is_autocast_enabled("cuda")
-        and torch.get_autocast_dtype("cuda") in HALF
+        and torch.get_autocast_dtype("cuda").itemsize == 2
         and x.dtype in (torch.float32, torch.get_autocast_dtype("cuda"))
         and not torch._C._are_functorch_transforms_active()
     )
@@ -44,6 +42,43 @@ def project(x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
     if joins and all(layer.out_features % ALIGNED == 0 for layer in layers):
         return _project(x, layers)
     return tuple(made for layer in layers for made in _project(x, [layer]))
+
+
+def real_rows(x: Tensor, mask: Tensor) -> Tensor:
+    """x (B, .., D), 0 where the mask (B, ..) is False: of the first dimensions of x, as many as it has. What learns
+    in half precision comes out so, as the next product reads it."""
+    if not (learns_in_half(x) and x.numel() and mask.shape == x.shape[: mask.dim()]):
+        return x.masked_fill(~mask.view(*mask.shape, *[1] * (x.dim() - mask.dim())), 0)
+    made: Tensor = _RealRows.apply(x, mask.contiguous(), torch.get_autocast_dtype(x.device.type))
+    return made
+
+
+def real_heads(read: Tensor, looks: Tensor) -> Tensor:
+    """read (B, H, Q, D), 0 where the mask `looks`, which has as many dimensions, is False."""
+    if read.dim() != 4 or looks.shape != (len(read), 1, 1, 1) or not learns_in_half(read):
+        return read.masked_fill(~looks, 0)
+    side_by_side = read.transpose(1, 2)  # (B, Q, H, D): so kernels write them, and so the next product reads them
+    return real_rows(side_by_side, looks.flatten()).transpose(1, 2)
+
+
+class _RealRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor, dtype: torch.dtype) -> Tensor:
+        ctx.save_for_backward(mask)
+        ctx.dtype = x.dtype
+        return _rows_of(x, mask, dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (mask,) = ctx.saved_tensors
+        return _rows_of(grad, mask, ctx.dtype), None, None
+
+
+def _rows_of(x: Tensor, mask: Tensor, dtype: torch.dtype) -> Tensor:
+    rows = x.reshape(mask.numel(), -1).contiguous()
+    made: Tensor = projections_cuda.real_rows(rows, mask.flatten(), dtype)
+    return made.view(x.shape)
 
 
 def has_hooks(module: nn.Module) -> bool:

@@ -43,6 +43,30 @@ def _add_parts(parts, out, P, W, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     tl.store(out + w, tl.sum(total, 0), mask=w < W)
 
 
+@triton.jit(do_not_specialize=["N"])
+def _real_rows(x, mask, out, N, D, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """out = x where the mask of its row is True, else 0. Grid: N, D."""
+    n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    d = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    real = tl.load(mask + n, mask=n < N, other=0) != 0
+    inside = (n[:, None] < N) & (d[None, :] < D)
+    at = n.to(tl.int64)[:, None] * D + d[None, :]
+    y = tl.load(x + at, mask=inside & real[:, None], other=0.0)
+    tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
+
+
+@on_own_gpu
+def real_rows(x: Tensor, mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """x (N, D) in this dtype, 0 where the mask (N,) is False; both contiguous"""
+    rows, dim = x.shape
+    out = torch.empty_like(x, dtype=dtype)
+    width = min(1024, max(16, triton.next_power_of_2(dim)))
+    tile = 2048 // width
+    grid = (triton.cdiv(rows, tile), triton.cdiv(dim, width))
+    _real_rows[grid](x, mask, out, rows, dim, tile, width, num_warps=4)
+    return out
+
+
 @on_own_gpu
 def sum_of_parts(parts: Tensor) -> Tensor:
     """(P, W) -> (W,), both float32 and contiguous"""
