@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.attend import Attend, Look
+from regard.attention.kernels.projections import project, real_rows
 from regard.attention.memory import Memory
 from regard.attention.question import Question
 from regard.attention.score import ScaledDot, Score
@@ -112,12 +113,13 @@ class MultiHead(Attend):
         return x.unflatten(-1, (self.heads, -1)).transpose(-3, -2)  # (B, L, H D) -> (B, H, L, D)
 
     def _merge(self, x: Tensor) -> Tensor:
-        return self.out(x.transpose(-3, -2).flatten(-2))  # (B, H, Q, D) -> (B, Q, H D)
+        return project(x.transpose(-3, -2).flatten(-2), self.out)[0]  # (B, H, Q, D) -> (B, Q, H D)
 
     def _ask(self, query: Tensor | Question) -> Question:
         question = query if isinstance(query, Question) else Question(query)
         check_width("the query", question.query, self.query.in_features)
-        return super()._ask(replace(question, query=self._split(self.query(question.query))))
+        (projected,) = project(question.query, self.query)
+        return super()._ask(replace(question, query=self._split(projected)))
 
     def remember(self, keys: Tensor, values: Tensor | None = None, mask: Tensor | None = None) -> Memory:
         check_width("the keys", keys, self.key.in_features)
@@ -125,10 +127,11 @@ class MultiHead(Attend):
         if mask is not None or values is not None:
             check_memory(keys, keys if values is None else values, mask)
         if mask is not None:  # before the projections, which would spread NaN
-            hidden = ~mask[..., None]
-            keys, values = keys.masked_fill(hidden, 0), None if values is None else values.masked_fill(hidden, 0)
-        values = keys if values is None else values
-        keys, values = self._split(self.key(keys)), self._split(self.value(values))
+            keys, values = real_rows(keys, mask), None if values is None else real_rows(values, mask)
+        if values is None:
+            keys, values = map(self._split, project(keys, self.key, self.value))
+        else:
+            keys, values = self._split(self.key(keys)), self._split(self.value(values))
         if self.causal:  # again after them: a query may have only padding before it, and their bias is not 0
             return super().remember(keys, values, mask)
         return replace(super().remember(keys, values), mask=mask)

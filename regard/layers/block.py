@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -16,9 +17,10 @@ from torch.utils.checkpoint import checkpoint
 
 from regard.attention import GrowingMemory, Memory, MultiHead, Packing, Question, Score, build_score
 from regard.attention.kernels.fused import HALF
+from regard.attention.kernels.projections import has_hooks, project
 from regard.base.dropout import Dropout
 from regard.errors import BadInput
-from regard.layers import block_step
+from regard.layers import add_norm, block_step
 from regard.layers.norm import NORMS, BatchNorm, build_norm
 from regard.layers.replay import must_not_sync
 
@@ -60,7 +62,8 @@ class FeedForward(nn.Module):
         self.act, self.dropout = ACTIVATIONS[activation], Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.outer(self.dropout(self.act(self.inner(x))))
+        (hidden,) = project(x, self.inner)
+        return project(self.dropout(self.act(hidden)), self.outer)[0]
 
 
 class Block(nn.Module):
@@ -162,10 +165,36 @@ class Block(nn.Module):
         mask: Tensor | None = None,
     ) -> Tensor:
         self._check(x, source, packing)
-        x = self._add(x, self.attend_norm, look, packing, mask)
+        parts: list[tuple[Any, Callable[[Tensor], Tensor]]] = [(self.attend_norm, look)]
         if source is not None:
-            x = self._add(x, self.cross_norm, partial(self._cross, source=source), packing, mask)
-        return x if self.feed is None else self._add(x, self.feed_norm, self.feed, packing, mask)
+            parts.append((self.cross_norm, partial(self._cross, source=source)))
+        if self.feed is not None:
+            parts.append((self.feed_norm, self.feed))
+        if self._adds_and_norms_at_once(x, [norm for norm, _ in parts]):
+            return self._run_at_once(x, parts)
+        for norm, part in parts:
+            x = self._add(x, norm, part, packing, mask)
+        return x
+
+    def _adds_and_norms_at_once(self, x: Tensor, norms: list[Any]) -> bool:
+        if not self.residual or (self.training and self.drop_path > 0) or not add_norm.fits(x, norms):
+            return False
+        return type(self.dropout) is Dropout and self.dropout.shared is None and not has_hooks(self.dropout)
+
+    def _run_at_once(self, x: Tensor, parts: list[tuple[Any, Callable[[Tensor], Tensor]]]) -> Tensor:
+        """As `_run`, with residual connection, dropout and layer norm in one operation. `half` is what the next
+        part reads."""
+        draws = add_norm.Draws(len(parts), self.dropout.rate if self.dropout.training else 0.0, x.device)
+        if not self.pre:
+            x, half = add_norm.split(x)
+            for norm, part in parts[:-1]:
+                x, half = add_norm.add_norm(x, part(half), norm, draws.next(), post=True)
+            norm, part = parts[-1]
+            return add_norm.add_norm(x, part(half), norm, draws.next(), post=True, last=True)[0]
+        x, half = add_norm.normed(x, parts[0][0])
+        for (_, part), (norm, _) in pairwise(parts):
+            x, half = add_norm.add_norm(x, part(half), norm, draws.next(), post=False)
+        return add_norm.add(x, parts[-1][1](half), draws.next())
 
     def _check(self, x: Tensor, source: Memory | None, packing: Packing | None) -> None:
         dim = self.attend.query.in_features

@@ -32,6 +32,20 @@ def test_a_length_that_grows_never_goes_to_cudnn(dtype: torch.dtype) -> None:
 
 
 @on_gpu
+@pytest.mark.parametrize("causal", [False, True])
+def test_short_rows_that_are_learned_from_do_not_go_to_flash_attention(causal: bool) -> None:
+    def flash(count: int, *, learn: bool) -> bool:
+        x = torch.randn(2, 4, count, 64, device="cuda", dtype=torch.bfloat16, requires_grad=learn)
+        with torch.set_grad_enabled(learn):
+            return "flash" in kernels(lambda: fused_attention(x, x, x, causal=causal, dropout=0.0, scale=0.125))
+
+    assert not flash(16, learn=True)
+    assert flash(16, learn=False)
+    assert flash(128, learn=True)
+    assert torch.backends.cuda.flash_sdp_enabled(), "the user's setting is left as it was"
+
+
+@on_gpu
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("lengths", [[5, 128, 1, 77], [3, 0, 9], [64, 64]])
 def test_packed_rows_in_one_kernel(dtype: torch.dtype, lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,164 @@
+"""The linear layers of Transformer blocks, in training under autocast on a GPU: layers that read the same input are
+one product, their biases' gradients are added up by kernels, and gradients of weights come out in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+try:
+    from regard.attention.kernels import projections_cuda
+except ImportError:  # no Triton
+    projections_cuda = None  # type: ignore[assignment]
+
+ALIGNED = 8  # features: kernels of attention read as many at once
+
+
+def learns_in_half(x: Tensor) -> bool:
+    """Whether gradients are computed of work on x in half precision by autocast, on a GPU, step by step: then the
+    kernels of training are used."""
+    return (
+        not torch.compiler.is_compiling()
+        and projections_cuda is not None
+        and x.is_cuda
+        and torch.is_grad_enabled()
+        and torch.is_autocast_enabled("cuda")
+        and torch.get_autocast_dtype("cuda").itemsize == 2
+        and x.dtype in (torch.float32, torch.get_autocast_dtype("cuda"))
+        and not torch._C._are_functorch_transforms_active()
+    )
+
+
+def project(x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
+    """layer(x) of each layer."""
+    if not (learns_in_half(x) and x.numel() and all(map(_is_plain, layers))):
+        return tuple(layer(x) for layer in layers)
+    joins = len(layers) > 1 and len({layer.bias is None for layer in layers}) == 1
+    if joins and all(layer.out_features % ALIGNED == 0 for layer in layers):
+        return _project(x, layers)
+    return tuple(made for layer in layers for made in _project(x, [layer]))
+
+
+def real_rows(x: Tensor, mask: Tensor) -> Tensor:
+    """x (B, .., D), 0 where the mask (B, ..) is False: of the first dimensions of x, as many as it has. What learns
+    in half precision comes out so, as the next product reads it."""
+    if not (learns_in_half(x) and x.numel() and mask.shape == x.shape[: mask.dim()]):
+        return x.masked_fill(~mask.view(*mask.shape, *[1] * (x.dim() - mask.dim())), 0)
+    made: Tensor = _RealRows.apply(x, mask.contiguous(), torch.get_autocast_dtype(x.device.type))
+    return made
+
+
+def real_heads(read: Tensor, looks: Tensor) -> Tensor:
+    """read (B, H, Q, D), 0 where the mask `looks`, which has as many dimensions, is False."""
+    if read.dim() != 4 or looks.shape != (len(read), 1, 1, 1) or not learns_in_half(read):
+        return read.masked_fill(~looks, 0)
+    side_by_side = read.transpose(1, 2)  # (B, Q, H, D): so kernels write them, and so the next product reads them
+    return real_rows(side_by_side, looks.flatten()).transpose(1, 2)
+
+
+class _RealRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor, dtype: torch.dtype) -> Tensor:
+        ctx.save_for_backward(mask)
+        ctx.dtype = x.dtype
+        return _rows_of(x, mask, dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (mask,) = ctx.saved_tensors
+        return _rows_of(grad, mask, ctx.dtype), None, None
+
+
+def _rows_of(x: Tensor, mask: Tensor, dtype: torch.dtype) -> Tensor:
+    rows = x.reshape(mask.numel(), -1).contiguous()
+    made: Tensor = projections_cuda.real_rows(rows, mask.flatten(), dtype)
+    return made.view(x.shape)
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether a call of the module does more than its forward."""
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
+
+
+def _is_plain(layer: nn.Module) -> bool:
+    return type(layer) is nn.Linear and type(layer.weight) is nn.Parameter and not has_hooks(layer)
+
+
+def _project(x: Tensor, layers: Sequence[nn.Linear]) -> tuple[Tensor, ...]:
+    dtype = torch.get_autocast_dtype(x.device.type)
+    biases = [layer.bias for layer in layers if layer.bias is not None]
+    return _Projections.apply(x.to(dtype), len(layers), *(layer.weight for layer in layers), *biases)
+
+
+class _Projections(torch.autograd.Function):
+    """x W^T + b of several layers, whose weights are put together in the dtype of x."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, count: int, *parameters: Tensor) -> tuple[Tensor, ...]:
+        rows = x.reshape(-1, x.shape[-1])
+        weight, bias = (_together(parts, x.dtype) for parts in (parameters[:count], parameters[count:]))
+        assert weight is not None
+        ctx.save_for_backward(rows, weight)
+        ctx.shape = x.shape
+        ctx.sizes, ctx.dtypes = [len(part) for part in parameters[:count]], [part.dtype for part in parameters]
+        ctx.set_materialize_grads(False)
+        made = F.linear(rows, weight, bias).view(*x.shape[:-1], -1)
+        return made.split(ctx.sizes, -1) if count > 1 else (made,)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        rows, weight = ctx.saved_tensors
+        count = len(ctx.sizes)
+        sides = tuple(
+            rows.new_zeros(len(rows), size) if grad is None else _as_rows(grad)
+            for grad, size in zip(grads, ctx.sizes, strict=True)
+        )
+        wanted = ctx.needs_input_grad[2:]
+        by_bias: list[Any] = [None] * (len(wanted) - count)
+        if any(wanted[count:]):
+            joined, sums = projections_cuda.joined_sums(sides)
+            by_bias = [
+                part.to(dtype) for part, dtype in zip(sums.split(ctx.sizes), ctx.dtypes[count:], strict=True)
+            ]
+        else:
+            joined = sides[0] if count == 1 else torch.cat(sides, -1)
+        by_weight: list[Any] = [None] * count
+        if any(wanted[:count]):
+            slope = _product(joined.T, rows)
+            by_weight = [
+                part.to(dtype) for part, dtype in zip(slope.split(ctx.sizes), ctx.dtypes[:count], strict=True)
+            ]
+        by_x = (joined @ weight).view(ctx.shape) if ctx.needs_input_grad[0] else None
+        return by_x, None, *by_weight, *by_bias
+
+
+def _together(parts: Sequence[Tensor], dtype: torch.dtype) -> Tensor | None:
+    """One below the other, in this dtype; None: there are none."""
+    if len(parts) < 2:
+        return parts[0].to(dtype) if parts else None
+    made = parts[0].new_empty(sum(map(len, parts)), *parts[0].shape[1:], dtype=dtype)
+    for part, place in zip(parts, made.split([len(part) for part in parts]), strict=True):
+        place.copy_(part)
+    return made
+
+
+def _as_rows(grad: Tensor) -> Tensor:
+    """(.., J) -> (N, J) with contiguous rows"""
+    grad = grad.reshape(-1, grad.shape[-1])
+    return grad if grad.stride(1) == 1 and grad.stride(0) >= grad.shape[1] else grad.contiguous()
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """A product of half precision in float32: it is added up in it anyway."""
+    if left.is_cuda and torch.version.hip is None:
+        return torch.mm(left, right, out_dtype=torch.float32)
+    return (left @ right).float()
