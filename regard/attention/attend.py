@@ -24,7 +24,7 @@ from functools import reduce
 import torch
 from torch import Tensor, nn
 
-from regard.attention.kernels.few import has_kernel_for_few, read_few
+from regard.attention.kernels.few import has_kernel_for_few, has_kernel_for_look, look_few, read_few
 from regard.attention.kernels.fused import (
     causal_attention,
     fused_attention,
@@ -243,10 +243,27 @@ class Attend(nn.Module):
     def _exact(self, question: Question, memory: Memory) -> Look:
         if memory.size == 0:
             return self._look_at_nothing(question, memory)
+        if (look := self._look_in_one_kernel(question, memory)) is not None:
+            return look
         scores, mask, places = self._scored(question, memory)
         weighed = self.weigh(scores, mask, places, question)
         read = self._read_values(weighed, memory.values, places)
         return Look(read, weighed.weights, scores, places, weighed.chosen, weighed.log_probability, weighed.entropy)
+
+    def _look_in_one_kernel(self, question: Question, memory: Memory) -> Look | None:
+        """As `_exact`, of few queries on a GPU; None: not here."""
+        if not self.weigh.fused or not has_kernel_for_look(question.query, memory.keys, memory.values):
+            return None
+        asked = self.score.asked(question) if self._sees_all(question) else None
+        if asked is None:
+            return None
+        query, v = asked
+        keys, scale = (
+            memory.keys if v is not None else memory.keys.to(query.dtype),
+            self.score.scale(query.shape[-1]),
+        )
+        scores, weights, read = look_few(query, keys, memory.values, memory.mask, v, scale=scale)
+        return Look(read, weights, scores)
 
     def _look_at_nothing(self, question: Question, memory: Memory) -> Look:
         """An empty memory reads 0."""

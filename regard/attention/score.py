@@ -66,6 +66,10 @@ class Score(nn.Module):
         """What depends on the keys alone, computed once for a memory."""
         return keys
 
+    def asked(self, question: Question) -> tuple[Tensor, Tensor | None] | None:
+        """The query, and v, as `few.look_few` takes them; None: it does not know this score."""
+        return (self.query(question), None) if self.inner else None
+
     def plain(self, prepared: Tensor) -> Tensor:
         """A prepared query or key as the formula has it."""
         return prepared
@@ -169,6 +173,9 @@ class Additive(Score):
 
     def query(self, question: Question) -> Tensor:
         return exponentials(linear(self.query_weight, question.query))
+
+    def asked(self, question: Question) -> tuple[Tensor, Tensor | None]:
+        return self.query_weight(question.query), self.v
 
     def keys(self, keys: Tensor) -> Tensor:
         return exponentials(self.key_weight(keys))

@@ -5,7 +5,7 @@ and update of a GRU. A plain RNN has none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Self
 
@@ -21,6 +21,11 @@ from regard.base.shared_steps import linear
 from regard.layers.packed import FEW, Packed
 from regard.layers.replay import must_not_sync
 from regard.layers.scan import scan_layer
+
+try:
+    from regard.layers import cell_cuda
+except ImportError:  # no Triton: a step is several operations of torch
+    cell_cuda = None  # type: ignore[assignment]
 
 # The layer and the parts of its weights in torch's order: gates, and the new content.
 KINDS = {
@@ -290,7 +295,14 @@ def walk_padded(kind: str, x: Tensor, turned: Tensor, weights: list[Tensor]) -> 
     inputs = F.linear(x, of_x.flatten(0, 1), bias.flatten()).chunk(len(of_x), -1)
     ahead = torch.stack([inputs[0], *(_in_order(side, turned) for side in inputs[1:])]).permute(2, 0, 1, 3)
     zeros = x.new_zeros(*ahead.shape[1:3], of_state.shape[-1])
-    states: list[CellState] = [(zeros, zeros) if kind == "lstm" else (zeros,)]
+    parts = (zeros, zeros) if kind == "lstm" else (zeros,)
+    if has_kernel(kind, parts, [ahead], [of_state, state_bias]):
+        walked = tuple(part.new_zeros(len(ahead) + 1, *part.shape) for part in parts)
+        for step, now in enumerate(ahead.unbind(0)):
+            before, after = (tuple(part[place] for part in walked) for place in (step, step + 1))
+            cell_cuda.step(before, of_state, state_bias, now, (), after)
+        return walked
+    states: list[CellState] = [parts]
     for now in ahead.unbind(0):
         product = torch.baddbmm(state_bias[:, None], states[-1][0], of_state.mT)
         flat = tuple(part.flatten(0, 1) for part in (now, product, *states[-1]))
@@ -307,6 +319,11 @@ def _in_order(x: Tensor, places: Tensor) -> Tensor:
 def _after(states: Tensor, steps: Tensor) -> Tensor:
     """The states (directions, N, dim) of each row after so many steps (N,); states (T + 1, directions, N, dim)"""
     return states.gather(0, steps[None, None, :, None].expand(1, states.shape[1], -1, states.shape[3]))[0]
+
+
+def has_kernel(kind: str, state: CellState, inputs: Sequence[Tensor], weights: Sequence[Tensor]) -> bool:
+    """Whether a step of the cell is one kernel."""
+    return cell_cuda is not None and cell_cuda.fits(kind, state, inputs, weights)
 
 
 def next_state(kind: str, ahead: Tensor, of_state: Tensor, state: CellState) -> CellState:
@@ -444,8 +461,14 @@ class Cell(nn.Module):
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -(dim**-0.5), dim**-0.5)
 
-    def forward(self, ahead: Tensor, state: CellState) -> CellState:
-        """ahead (N, gates * dim), state of N rows -> the next state"""
+    def forward(self, ahead: Tensor | None, state: CellState, *inputs: tuple[nn.Linear, Tensor]) -> CellState:
+        """ahead (N, gates * dim), state of N rows -> the next state. What layers make of inputs (N, ..) is added to
+        `ahead`, or stands for it."""
+        if (after := self._in_one_kernel(ahead, state, inputs)) is not None:
+            return after
+        for layer, x in inputs:
+            ahead = linear(layer, x) if ahead is None else ahead + linear(layer, x)
+        assert ahead is not None
         of_state = linear(self.hidden, state[0])
         if not watching(self):
             return next_state(self.kind, ahead, of_state, state)
@@ -453,6 +476,34 @@ class Cell(nn.Module):
         for kind, gate in zip(self.traced, gates, strict=True):
             record(self, kind, gate[:, None], axis=1)  # the steps add up to (N, T, dim)
         return after
+
+    def _in_one_kernel(
+        self, ahead: Tensor | None, state: CellState, inputs: Sequence[tuple[nn.Linear, Tensor]]
+    ) -> CellState | None:
+        """As `forward`, on a GPU in half precision; None: not here."""
+        layers = [self.hidden, *(layer for layer, _ in inputs)]
+        sides = [x for _, x in inputs] if ahead is None else [ahead, *(x for _, x in inputs)]
+        if cell_cuda is None or tracing() or not all(map(is_plain, layers)):
+            return None
+        weights = [weight for layer in layers for weight in layer.parameters()]
+        if not has_kernel(self.kind, state, sides, weights) or len(inputs) > cell_cuda.MOST_INPUTS:
+            return None
+        after = tuple(torch.empty_like(part, memory_format=torch.contiguous_format) for part in state)
+        products = [(x, layer.weight, layer.bias) for layer, x in inputs]
+        cell_cuda.step(
+            [part[None] for part in state],
+            self.hidden.weight[None],
+            self.hidden.bias[None],
+            None if ahead is None else ahead[None],
+            products,
+            [part[None] for part in after],
+        )
+        return after
+
+
+def is_plain(layer: nn.Module) -> bool:
+    """Whether it is a linear layer without hooks, so that its weights say all that it does."""
+    return type(layer) is nn.Linear and not layer._forward_hooks and not layer._forward_pre_hooks
 
 
 def by_layer(states: list[CellState]) -> CellState:
@@ -513,6 +564,8 @@ class Stack(Layers):
 
     def _step(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:
         """One step of x (N, inputs) in eval mode by torch's cells, which take less time to call than its layers."""
+        if has_kernel(self.kind, state, [x], self.rnn._flat_weights):
+            return self._step_in_kernels(x, state)
         run: Any = {"rnn": torch.rnn_tanh_cell, "gru": torch.gru_cell, "lstm": torch.lstm_cell}[self.kind]
         states = []
         for layer in range(self.rnn.num_layers):
@@ -529,6 +582,16 @@ class Stack(Layers):
             x = after[0]
             states.append(after)
         return x[:, None], by_layer(states)
+
+    def _step_in_kernels(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:
+        """As `_step`, each layer by a kernel that writes its part of the state."""
+        after = tuple(torch.empty_like(part, memory_format=torch.contiguous_format) for part in state)
+        for layer in range(self.rnn.num_layers):
+            of_input, of_state, bias, state_bias = self.weights(layer)
+            before, out = ([part[None, :, layer] for part in side] for side in (state, after))
+            cell_cuda.step(before, of_state[None], state_bias[None], None, [(x, of_input, bias)], out)
+            x = after[0][:, layer]
+        return x[:, None], after
 
     def _run_by_layer(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:
         """As `run`, with dropout that torch's layers do not have."""

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from regard.attention import SCORES, WAYS, Look, Memory, Question, check_score
 from regard.base.exporting import exporting
 from regard.base.fields import check, setting
-from regard.base.shared_steps import linear, steps_share
+from regard.base.shared_steps import steps_share
 from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
 from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack
 from regard.layers.scan import apart, scan_steps
@@ -101,13 +101,17 @@ class Bahdanau(EncoderDecoder):
         first = self.first(states[:, 0, self.config.encoder :]).tanh()
         return memory, (first, torch.zeros_like(first)) if self.config.cell == "lstm" else (first,)
 
-    def move(self, ahead: Tensor, state: CellState, memory: Memory, time: Tensor) -> tuple[Look, CellState]:
-        """One step of N = B W rows (W beams per sentence share one memory): the read, then the cell."""
+    def move(
+        self, ahead: Tensor | None, state: CellState, memory: Memory, time: Tensor, *words: Tensor
+    ) -> tuple[Look, CellState]:
+        """One step of N = B W rows (W beams per sentence share one memory): the read, then the cell. `words` are
+        embedded ones (N, embed), where `ahead` is not made of them."""
         query, position = (
             x.unflatten(0, (memory.keys.shape[0], -1)) for x in (state[0], time.expand(state[0].shape[0]))
         )  # (B, W, D) and (B, W)
         look = self.attend.look(Question(query, position), memory)
-        return look, self.cell(ahead + linear(self.context, look.read.flatten(0, 1)), state)
+        inputs = [(self.cell.input, x) for x in words]
+        return look, self.cell(ahead, state, *inputs, (self.context, look.read.flatten(0, 1)))
 
     def read_out(self, states: Tensor, embedded: Tensor, reads: Tensor) -> Tensor:
         """maxout(U s_t + V y_{t-1} + C c_t)   (.., readout)"""
@@ -154,7 +158,7 @@ class Bahdanau(EncoderDecoder):
         """tokens (N,) -> logits (N, V) of the next ones"""
         cell, upper, time = state.rows
         embedded = self.target_embed(tokens)
-        look, cell = self.move(self.cell.input(embedded), cell, state.memory, time)
+        look, cell = self.move(None, cell, state.memory, time, embedded)
         hidden = cell[0]
         if self.upper is not None:
             out, upper = self.upper(hidden[:, None], upper)

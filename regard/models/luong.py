@@ -155,15 +155,20 @@ class Luong(EncoderDecoder):
         return state[0].new_zeros(state[0].shape[0], first.in_features)
 
     def move(
-        self, ahead: Tensor, fed: Tensor, state: CellState, memory: Memory, time: Tensor
+        self, ahead: Tensor | None, fed: Tensor, state: CellState, memory: Memory, time: Tensor, *words: Tensor
     ) -> tuple[Tensor, Tensor, CellState, Look]:
-        """One step with input feeding: all layers, then the look. z_t, and what is fed to the next step."""
-        ahead = linear(self.cells[0].input, fed) if self.feed is None else ahead + linear(self.feed, fed)
+        """One step with input feeding: all layers, then the look. z_t, and what is fed to the next step. `words`
+        are embedded ones (N, embed), where `ahead` is not made of them yet."""
+        inputs = [(self.cells[0].input, x) for x in (*words, *([fed] if self.feed is None else []))]
+        if self.feed is None:
+            ahead = None  # a placeholder
+        else:
+            inputs.append((self.feed, fed))
         after: list[CellState] = []
         for number, cell in enumerate(self.cells):
             if number:
-                ahead = linear(cell.input, self.dropout(after[-1][0]))
-            after.append(cell(ahead, tuple(part[:, number] for part in state)))
+                ahead, inputs = None, [(cell.input, self.dropout(after[-1][0]))]
+            after.append(cell(ahead, tuple(part[:, number] for part in state), *inputs))
         states = after[-1][0][:, None]  # (N, 1, dim)
         attentional, look = self.attentional(states, time.expand(states.shape[0])[:, None], memory)
         read = look.read.flatten(0, 1) if self.config.fed == "context" else attentional[:, 0]
@@ -209,7 +214,8 @@ class Luong(EncoderDecoder):
         """tokens (N,) -> logits (N, V) of the next ones"""
         cell, fed, time = state.rows
         if self.config.feeding:
-            attentional, fed, cell, _ = self.move(self.inputs(tokens), fed, cell, state.memory, time)
+            words = [] if self.feed is None else [self.dropout(self.target_embed(tokens))]
+            attentional, fed, cell, _ = self.move(None, fed, cell, state.memory, time, *words)
         else:
             states, cell = self.decoder(self.target_embed(tokens)[:, None], cell)
             attentional = self.attentional(states, time[:, None], state.memory)[0][:, 0]

@@ -115,15 +115,17 @@ class ShowAttendTell(ImageCaptioner):
         return self.attend.remember(places), first
 
     def move(
-        self, ahead: Tensor, state: CellState, memory: Memory, soft: Tensor | None = None
+        self, ahead: Tensor | None, state: CellState, memory: Memory, soft: Tensor | None = None, *words: Tensor
     ) -> tuple[Look, Tensor, CellState]:
-        """One step of N = B W rows (W beams per image share one memory): the look, z_t, and the cell's state."""
+        """One step of N = B W rows (W beams per image share one memory): the look, z_t, and the cell's state.
+        `words` are embedded ones (N, embed), where `ahead` is not made of them."""
         query = state[0].unflatten(0, (memory.keys.shape[0], -1))  # (B, W, D)
         look = self.attend.look(Question(query, soft=soft), memory)
         read = look.read.flatten(0, 1)
         if self.beta is not None:
             read = self.beta(state[0]) * read
-        return look, read, self.cell(ahead + linear(self.context, read), state)
+        inputs = [(self.cell.input, x) for x in words]
+        return look, read, self.cell(ahead, state, *inputs, (self.context, read))
 
     def read_out(self, states: Tensor, embedded: Tensor, reads: Tensor) -> Tensor:
         """E y_{t-1} + L_h h_t + L_z z_t   (.., embed)"""
@@ -181,6 +183,6 @@ class ShowAttendTell(ImageCaptioner):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens (N,) -> logits (N, V) of the next ones"""
         embedded = self.target_embed(tokens)
-        _, read, rows = self.move(self.cell.input(embedded), state.rows, state.memory)
+        _, read, rows = self.move(None, state.rows, state.memory, None, embedded)
         logits = self.out(self.read_out(rows[0], embedded, read))
         return logits, State(state.memory, rows, state.width)

@@ -23,7 +23,7 @@ FAST = tl.constexpr(os.environ.get("TRITON_INTERPRET") != "1")
 
 
 @triton.jit
-def _reciprocal(x):
+def reciprocal(x):
     """To the last bit but one; 0 of numbers beyond 2^126."""
     if FAST:
         return tl.inline_asm_elementwise(
@@ -58,7 +58,7 @@ def _many(a, b, v, out, A, B, D, TILE_A: tl.constexpr, TILE_B: tl.constexpr):
             next_y = tl.load(b + (n * D + d + 1) * B + j, mask=(j < B) & more, other=0.0)
             next_w = tl.load(v + d + 1, mask=more, other=0.0)
             one, other = _sums(x[:, None], y[None, :]), _sums(next_x[:, None], next_y[None, :])
-            part += (w * other + next_w * one) * _reciprocal(one * other)
+            part += (w * other + next_w * one) * reciprocal(one * other)
             plain += w + next_w
         total += plain - 2.0 * part
     place = out + n * A * B + i[:, None] * B + j[None, :]
@@ -78,7 +78,7 @@ def _few(a, b, v, out, A, B, D, TILE_B: tl.constexpr, TILE_D: tl.constexpr):
         w = tl.load(v + d, mask=d < D, other=0.0)
         inside = (j[:, None] < B) & (d[None, :] < D)
         y = tl.load(b + n * B * D + j[:, None] * D + d[None, :], mask=inside, other=0.0)
-        total += tl.sum(w[None, :] * (1.0 - 2.0 * _reciprocal(1.0 + x[None, :] * y)), 1)
+        total += tl.sum(w[None, :] * (1.0 - 2.0 * reciprocal(1.0 + x[None, :] * y)), 1)
     tl.store(out + (n * A + i) * B + j, total, mask=j < B)
 
 
@@ -104,7 +104,7 @@ def _slopes(
         weight = tl.load(g + n * A * B + i * step_i + j * step_j, mask=i < A, other=0.0)
         next_weight = tl.load(g + n * A * B + i * step_i + (j + 1) * step_j, mask=(i < A) & more, other=0.0)
         one, other = _sums(x, y[None, :]), _sums(x, next_y[None, :])
-        r = _reciprocal(one * other)
+        r = reciprocal(one * other)
         t, next_t = other * r, one * r
         slope += weight[:, None] * (t - t * t) + next_weight[:, None] * (next_t - next_t * next_t)
         if WITH_V:
@@ -130,7 +130,7 @@ def _one_slopes(a, b, v, g, for_a, for_b, parts, B, D, A_ALONE: tl.constexpr, TI
     for j in range(B):
         y = tl.load(b + (n * B + j) * D + d, mask=d < D, other=1.0)
         weight = tl.load(g + n * B + j)
-        t = _reciprocal(1.0 + x * y)
+        t = reciprocal(1.0 + x * y)
         share = weight * t * t
         slope += share * y
         if not A_ALONE:

@@ -6,19 +6,27 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.attention.kernels.additive import LIMIT
+
 try:
-    from regard.attention.kernels import newest_cuda
+    from regard.attention.kernels import look_cuda, newest_cuda
 except ImportError:  # without Triton
-    newest_cuda = None  # type: ignore[assignment]
+    look_cuda = newest_cuda = None  # type: ignore[assignment]
 
 MOST_QUERIES = 16
 MOST_WIDTH = 256
+MOST_PLACES, MOST_FEATURES = 512, 4096  # of an exact look
 NEAR, FULL = 512, 64  # a larger memory needs so many rows and heads: one program reads all of it
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def has_kernel_for_few(query: Tensor, values: Tensor) -> bool:
     """Whether `read_few` can be called, and is worth it. It has no gradient."""
+    return _decoding(query) and worth(query, values)
+
+
+def _decoding(query: Tensor) -> bool:
+    """Whether there are few queries on a GPU, without gradients."""
     return (
         newest_cuda is not None
         and query.is_cuda
@@ -26,7 +34,6 @@ def has_kernel_for_few(query: Tensor, values: Tensor) -> bool:
         and not torch.is_grad_enabled()
         and not torch.compiler.is_compiling()
         and not torch.is_autocast_enabled("cuda")
-        and worth(query, values)
     )
 
 
@@ -46,6 +53,33 @@ def read_few(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *
     """query (B, H, Q, D), keys (B, H, K, D), values (B, H, K, V), mask (B, K) -> (B, H, Q, V); B and H of a memory
     may be 1. A query that may look nowhere reads 0."""
     return newest_cuda.read_few(query, keys, values, mask, scale=scale)
+
+
+def has_kernel_for_look(query: Tensor, keys: Tensor, values: Tensor) -> bool:
+    """Whether `look_few` can be called. It has no gradient."""
+    return _decoding(query) and can_look(query, keys, values)
+
+
+def can_look(query: Tensor, keys: Tensor, values: Tensor) -> bool:
+    """As `has_kernel_for_look`, without what concerns the device."""
+    return (
+        query.dim() == keys.dim() == values.dim() == 3
+        and len(query) == len(keys) == len(values)
+        and all(x.dtype in DTYPES for x in (query, keys, values))
+        and 0 < keys.shape[1] <= MOST_PLACES
+        and query.numel() > 0
+        and values.numel() > 0
+        and max(query.shape[-1], values.shape[-1]) <= MOST_FEATURES
+    )
+
+
+def look_few(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, v: Tensor | None, *, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """query (B, Q, D), keys (B, K, D), values (B, K, V), mask (B, K) -> scores and weights (B, Q, K), and what is
+    read (B, Q, V). Scores are products times the scale, or with v (D,) sum_d v_d tanh(query_d + k_d) of keys
+    e^{2 k}. A query that may look nowhere reads 0."""
+    return look_cuda.look_few(query, keys, values, mask, v, scale=scale, limit=LIMIT)
 
 
 def read_now(

@@ -66,7 +66,7 @@ class TapeLSTM(nn.Module):
         tape, read = before
         look = self.attend.look(torch.cat([x, read.to(x.dtype)], -1)[:, None], tape.memory)
         read, cells = look.read[:, 0].chunk(2, -1)
-        hidden, cells = self.cell(self.cell.input(x), (read, cells))
+        hidden, cells = self.cell(None, (read, cells), (self.cell.input, x))
         new = self.attend.remember(hidden[:, None], torch.cat([hidden, cells], -1)[:, None], mask)
         return hidden, (tape.append(new), read)
 
