@@ -35,6 +35,7 @@ Line = dict[str, Any]  # of a table: the names of its columns, and what stands t
 PACKAGES = ("torch", "transformers", "ctranslate2", "joeynmt", "timm", "vllm")  # whose versions are told
 FAILED = "failed:"  # so begins the reason of a peer that is there
 WARM = 5  # calls on a GPU before the clock counts: a captured step is captured in the fourth
+LONG = 2.0  # seconds of them, after which there are no more
 
 
 @dataclass
@@ -222,7 +223,7 @@ def wait() -> None:
 def warm(row: Row, call: Call) -> None:
     """After the first call; a slow one is not called so often."""
     spent, count = 0.0, 1
-    while bench.gpu and count < WARM and spent < bench.seconds:
+    while bench.gpu and count < WARM and spent < LONG:
         spent, count = spent + timed(row, call)[0], count + 1
 
 

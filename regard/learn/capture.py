@@ -68,6 +68,8 @@ class Captured(Replay):
 
     def eager(self, work: Callable[[Any], Numbers], batch: Batch, count: int) -> Numbers:
         """The last step before a capture is watched, when all is loaded and made that is made once."""
+        if self.compiled:  # strides as those of the graph's batch: for others it would be compiled again
+            batch = batch.each(torch.clone)
         if len(self.seen) > MOST_SHAPES:
             self.refuse(f"the batches have more than {MOST_SHAPES} shapes")
         if count != self.warm:
