@@ -86,7 +86,8 @@ class _LookOfStep(torch.autograd.Function):
             raise RuntimeError("the kernel of a decoder's look has no gradient of its gradient (create_graph=True)")
         query, keys, values, v, mask, weights = ctx.saved_tensors
         of_weights, of_scores = (x if x is None else x.contiguous() for x in (of_weights, of_scores))
-        read = values.new_zeros(len(values), 1, values.shape[-1]) if of_read is None else of_read.contiguous()
+        read = values.new_zeros(len(values), 1, values.shape[-1]) if of_read is None else of_read
+        read = read if read.stride(-1) == 1 else read.contiguous()
         slopes, for_query = step_look_cuda.slopes(
             query, keys, values, v, mask, ctx.scale, weights, (read, of_weights, of_scores)
         )

@@ -64,7 +64,7 @@ def _look(
 
 @triton.jit
 def _slopes(
-    query, keys, values, v, mask, weights, g_read, g_weights, g_scores, slopes, for_query, scale, K, D, V,
+    query, keys, values, v, mask, weights, g_read, g_weights, g_scores, slopes, for_query, scale, K, D, V, read_n,
     ADDITIVE: tl.constexpr, MASKED: tl.constexpr, WITH_WEIGHTS: tl.constexpr, WITH_SCORES: tl.constexpr,
     TILE_K: tl.constexpr, TILE_D: tl.constexpr, TILE_V: tl.constexpr,
 ):  # fmt: skip
@@ -75,7 +75,7 @@ def _slopes(
     slope = tl.zeros((TILE_K,), tl.float32)
     for first in range(0, V, TILE_V):
         value, d = _tile(values + n * K * V, k, first, seen, K, V, TILE_V)
-        g = tl.load(g_read + n * V + d, mask=d < V, other=0.0).to(tl.float32)
+        g = tl.load(g_read + n * read_n + d, mask=d < V, other=0.0).to(tl.float32)
         slope += tl.sum(value * g[None, :], 1)
     if WITH_WEIGHTS:
         slope += tl.load(g_weights + n * K + k, mask=k < K, other=0.0)
@@ -130,15 +130,16 @@ def slopes(
     weights: Tensor,
     grads: tuple[Tensor, Tensor | None, Tensor | None],
 ) -> tuple[Tensor, Tensor]:
-    """From the gradients of the read, the weights and the scores, contiguous, to those of the scores before their
-    factor (N, 1, K), in float32, and of the query."""
+    """From the gradients of the read, whose rows may lie apart, the weights and the scores to those of the scores
+    before their factor (N, 1, K), in float32, and of the query."""
     (rows, places, dim), width = keys.shape, values.shape[-1]
     of_read, of_weights, of_scores = grads
     found, for_query = torch.empty_like(weights), torch.empty_like(query)
     _slopes[(rows,)](
         query, keys, values, query if v is None else v, query if mask is None else mask, weights,
         of_read, weights if of_weights is None else of_weights, weights if of_scores is None else of_scores,
-        found, for_query, scale, places, dim, width, ADDITIVE=v is not None, MASKED=mask is not None,
+        found, for_query, scale, places, dim, width, of_read.stride(0),
+        ADDITIVE=v is not None, MASKED=mask is not None,
         WITH_WEIGHTS=of_weights is not None, WITH_SCORES=of_scores is not None, **_tiles(places, dim, width),
     )  # fmt: skip
     return found, for_query
