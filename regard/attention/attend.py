@@ -257,14 +257,14 @@ class Attend(nn.Module):
         usual = type(self.weigh) is Weigh and not self.causal and not (self.training and self.dropout)
         if shared is None or not usual or question.mask is not None or question.bias is not None:
             return None
-        v = self.score.v if isinstance(self.score, Additive) else None
-        if not (self.score.inner or v is not None):
+        additive = self.score if isinstance(self.score, Additive) else None
+        if additive is None and not self.score.inner:
             return None
         if not has_kernel_for_step(question.query, memory.keys, memory.values):
             return None
-        query = self.score.query(question)
-        scale = self.score.scale(query.shape[-1])
+        query = additive.project(question) if additive else self.score.query(question)
         sides = query, memory.keys, memory.values, memory.mask
+        v, scale = additive.v if additive else None, self.score.scale(query.shape[-1])
         scores, weights, read = look_of_step(shared, *sides, v=v, scale=scale)
         return Look(read, weights, scores)
 

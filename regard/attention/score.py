@@ -167,7 +167,11 @@ class Additive(Score):
         self.v = nn.Parameter(torch.empty(dim).uniform_(-(dim**-0.5), dim**-0.5))
 
     def query(self, question: Question) -> Tensor:
-        return exponentials(linear(self.query_weight, question.query))
+        return exponentials(self.project(question))
+
+    def project(self, question: Question) -> Tensor:
+        """W q"""
+        return linear(self.query_weight, question.query)
 
     def keys(self, keys: Tensor) -> Tensor:
         return exponentials(self.key_weight(keys))

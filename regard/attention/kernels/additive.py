@@ -153,3 +153,10 @@ def of_keys_and_v(steps: list[Factors]) -> tuple[Tensor, Tensor]:
     _, _, keys, v = steps[0]
     queries, grad = joined([step[:2] for step in steps])
     return additive_cuda.backward_of_keys(queries, keys, v, grad)
+
+
+def of_keys_and_v_from_projected(steps: list[Factors]) -> tuple[Tensor, Tensor]:
+    """The same, where the queries are W q, no exponentials yet."""
+    _, _, keys, v = steps[0]
+    queries, grad = joined([step[:2] for step in steps])
+    return additive_cuda.backward_of_keys(additive_cuda.exponentials(queries, LIMIT), keys, v, grad)

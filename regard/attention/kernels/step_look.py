@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.additive import of_keys_and_v
+from regard.attention.kernels.additive import of_keys_and_v_from_projected
 from regard.base.shared_steps import Kept, Sharing, of_products, product_dtype
 
 try:
@@ -45,14 +45,14 @@ def look_of_step(
     scale: float = 1.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """query (B, 1, D), keys (B, K, D) and values (B, K, V) of a memory that steps share, mask (B, K) -> scores and
-    weights (B, 1, K), read (B, 1, V). v (D,): of the additive score, whose queries and keys are exponentials."""
+    weights (B, 1, K), read (B, 1, V). v (D,): of the additive score; queries are then W q, keys exponentials."""
     of_values, (values,) = shared.alias(of_products, product_dtype(values), values)
     if v is None:
         dtype = product_dtype(keys)
         of_keys, aliases = shared.alias(of_products, dtype, keys)
     else:
-        dtype = torch.float32
-        of_keys, aliases = shared.alias(of_keys_and_v, dtype, keys, v)
+        dtype = query.dtype
+        of_keys, aliases = shared.alias(of_keys_and_v_from_projected, torch.float32, keys, v)
     out: tuple[Tensor, Tensor, Tensor] = _LookOfStep.apply(
         (of_keys, of_values, scale, mask), query.to(dtype), values, *aliases
     )

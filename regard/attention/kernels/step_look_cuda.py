@@ -13,6 +13,7 @@ from regard.base.with_triton import tl, triton
 
 HELD = 1 << 12  # places x features that a program holds
 WARPS = 8
+LIMIT = 43.0  # of the additive score, as in `additive.py`
 
 
 @triton.jit
@@ -32,9 +33,15 @@ def _seen(mask, n, k, K, MASKED: tl.constexpr):
 
 
 @triton.jit
+def _exponential(x, LIMIT: tl.constexpr):
+    """e^{2x}, |x| at most the limit"""
+    return tl.exp(2.0 * tl.minimum(tl.maximum(x, -LIMIT), LIMIT))
+
+
+@triton.jit
 def _look(
     query, keys, values, v, mask, scores, weights, read, scale, K, D, V,
-    ADDITIVE: tl.constexpr, MASKED: tl.constexpr,
+    ADDITIVE: tl.constexpr, MASKED: tl.constexpr, LIMIT: tl.constexpr,
     TILE_K: tl.constexpr, TILE_D: tl.constexpr, TILE_V: tl.constexpr,
 ):  # fmt: skip
     """The scores, weights (N, K) and what is read (N, V)."""
@@ -46,6 +53,7 @@ def _look(
         key, d = _tile(keys + n * K * D, k, first, seen, K, D, TILE_D)
         asked = tl.load(query + n * D + d, mask=d < D, other=0.0).to(tl.float32)
         if ADDITIVE:
+            asked = _exponential(asked, LIMIT)
             w = tl.load(v + d, mask=d < D, other=0.0)
             score += tl.sum(w[None, :] * (1.0 - 2.0 * _reciprocal(1.0 + asked[None, :] * key)), 1)
         else:
@@ -66,7 +74,7 @@ def _look(
 def _slopes(
     query, keys, values, v, mask, weights, g_read, g_weights, g_scores, slopes, for_query, scale, K, D, V, read_n,
     ADDITIVE: tl.constexpr, MASKED: tl.constexpr, WITH_WEIGHTS: tl.constexpr, WITH_SCORES: tl.constexpr,
-    TILE_K: tl.constexpr, TILE_D: tl.constexpr, TILE_V: tl.constexpr,
+    LIMIT: tl.constexpr, TILE_K: tl.constexpr, TILE_D: tl.constexpr, TILE_V: tl.constexpr,
 ):  # fmt: skip
     """The gradients of the scores before their factor (N, K), and of the query (N, D)."""
     n = tl.program_id(0).to(tl.int64)
@@ -88,10 +96,12 @@ def _slopes(
     for first in range(0, D, TILE_D):
         key, d = _tile(keys + n * K * D, k, first, seen, K, D, TILE_D)
         if ADDITIVE:
-            asked = tl.load(query + n * D + d, mask=d < D, other=0.0)
+            asked = tl.load(query + n * D + d, mask=d < D, other=0.0).to(tl.float32)
+            power = _exponential(asked, LIMIT)
             w = tl.load(v + d, mask=d < D, other=0.0)
-            t = _reciprocal(1.0 + asked[None, :] * key)
-            grad = 2.0 * w * tl.sum(slope[:, None] * key * t * t, 0)
+            t = _reciprocal(1.0 + power[None, :] * key)
+            grad = 4.0 * w * power * tl.sum(slope[:, None] * key * t * t, 0)
+            grad = tl.where((asked >= -LIMIT) & (asked <= LIMIT), grad, 0.0)
         else:
             grad = tl.sum(slope[:, None] * key, 0)
         tl.store(for_query + n * D + d, grad.to(for_query.dtype.element_ty), mask=d < D)
@@ -108,13 +118,14 @@ def look(
     query: Tensor, keys: Tensor, values: Tensor, v: Tensor | None, mask: Tensor | None, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """query (N, 1, D), keys (N, K, D), values (N, K, V), mask (N, K), all contiguous; v (D,): of the additive score
-    -> scores and weights (N, 1, K), in float32, and the read (N, 1, V)"""
+    (queries W q, keys exponentials). -> scores and weights (N, 1, K), in float32, and the read (N, 1, V)"""
     (rows, places, dim), width = keys.shape, values.shape[-1]
     scores, weights = torch.empty((2, rows, 1, places), device=keys.device).unbind()
     read = values.new_empty(rows, 1, width)
     _look[(rows,)](
         query, keys, values, query if v is None else v, query if mask is None else mask, scores, weights, read,
-        scale, places, dim, width, ADDITIVE=v is not None, MASKED=mask is not None, **_tiles(places, dim, width),
+        scale, places, dim, width,
+        ADDITIVE=v is not None, MASKED=mask is not None, LIMIT=LIMIT, **_tiles(places, dim, width),
     )  # fmt: skip
     return scores, weights, read
 
@@ -140,6 +151,7 @@ def slopes(
         of_read, weights if of_weights is None else of_weights, weights if of_scores is None else of_scores,
         found, for_query, scale, places, dim, width, of_read.stride(0),
         ADDITIVE=v is not None, MASKED=mask is not None,
-        WITH_WEIGHTS=of_weights is not None, WITH_SCORES=of_scores is not None, **_tiles(places, dim, width),
+        WITH_WEIGHTS=of_weights is not None, WITH_SCORES=of_scores is not None, LIMIT=LIMIT,
+        **_tiles(places, dim, width),
     )  # fmt: skip
     return found, for_query
