@@ -75,7 +75,7 @@ def test_under_autocast_they_are_as_near_to_those_of_float32(name: str, device: 
         sum(float((grads[each] - exact[each]).square().sum()) for each in exact)
         for grads in (without(lambda: gradients(model, torch.bfloat16)), gradients(model, torch.bfloat16))
     )
-    assert near < 1.05 * far
+    assert near < 1.3 * far  # of different roundings
     assert near < 2e-3 * sum(float(grad.square().sum()) for grad in exact.values())
 
 
