@@ -33,16 +33,18 @@ from regard.attention.kernels.fused import (
     packed_attention,
 )
 from regard.attention.kernels.products import weighted_sums
+from regard.attention.kernels.step_look import has_kernel_for_step, look_of_step
 from regard.attention.memory import Memory
 from regard.attention.packing import Packing
 from regard.attention.question import Question
 from regard.attention.record import Trace, tracing, watching
-from regard.attention.score import Score, gather
+from regard.attention.score import Additive, Score, gather
 from regard.attention.shapes import check_batch, check_memory, check_width
 from regard.attention.weigh import Hard, Places, Weigh, Weighed
 from regard.base.arguments import checked
 from regard.base.dropout import drop
 from regard.base.exporting import exporting
+from regard.base.shared_steps import sharing_of
 from regard.base.short_repr import short_repr
 from regard.errors import BadInput
 
@@ -243,7 +245,7 @@ class Attend(nn.Module):
     def _exact(self, question: Question, memory: Memory) -> Look:
         if memory.size == 0:
             return self._look_at_nothing(question, memory)
-        if (look := self._look_in_one_kernel(question, memory)) is not None:
+        if (look := self._look_in_one_kernel(question, memory) or self._look_of_step(question, memory)) is not None:
             return look
         scores, mask, places = self._scored(question, memory)
         weighed = self.weigh(scores, mask, places, question)
@@ -263,6 +265,23 @@ class Attend(nn.Module):
             self.score.scale(query.shape[-1]),
         )
         scores, weights, read = look_few(query, keys, memory.values, memory.mask, v, scale=scale)
+        return Look(read, weights, scores)
+
+    def _look_of_step(self, question: Question, memory: Memory) -> Look | None:
+        """By a kernel, at a memory that the steps of a recurrence share; None: there is no kernel for it."""
+        shared = sharing_of(memory.keys)
+        usual = type(self.weigh) is Weigh and not self.causal and not (self.training and self.dropout)
+        if shared is None or not usual or question.mask is not None or question.bias is not None:
+            return None
+        additive = self.score if isinstance(self.score, Additive) else None
+        if additive is None and not self.score.inner:
+            return None
+        if not has_kernel_for_step(question.query, memory.keys, memory.values):
+            return None
+        query = additive.project(question) if additive else self.score.query(question)
+        sides = query, memory.keys, memory.values, memory.mask
+        v, scale = additive.v if additive else None, self.score.scale(query.shape[-1])
+        scores, weights, read = look_of_step(shared, *sides, v=v, scale=scale)
         return Look(read, weights, scores)
 
     def _look_at_nothing(self, question: Question, memory: Memory) -> Look:

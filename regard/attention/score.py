@@ -172,7 +172,11 @@ class Additive(Score):
         self.v = nn.Parameter(torch.empty(dim).uniform_(-(dim**-0.5), dim**-0.5))
 
     def query(self, question: Question) -> Tensor:
-        return exponentials(linear(self.query_weight, question.query))
+        return exponentials(self.project(question))
+
+    def project(self, question: Question) -> Tensor:
+        """W q"""
+        return linear(self.query_weight, question.query)
 
     def asked(self, question: Question) -> tuple[Tensor, Tensor | None]:
         return self.query_weight(question.query), self.v

@@ -47,7 +47,8 @@ class _Alias(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         ctx.kept, ctx.together, ctx.dtypes = kept, together, [x.dtype for x in tensors]
-        return tuple(x.view_as(x) if x.dtype == dtype else x.to(dtype) for x in tensors)
+        aliases = [x.to(dtype).contiguous() for x in tensors]
+        return tuple(x.view_as(x) if alias is x else alias for x, alias in zip(tensors, aliases, strict=True))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -160,7 +161,7 @@ class _Linear(torch.autograd.Function):
 def of_products(steps: list[Factors]) -> tuple[Tensor, ...]:
     """sum_t left_t^T right_t"""
     left, right = joined(steps)
-    return (left.mT @ right,)
+    return (left.to(right.dtype).mT @ right,)
 
 
 def _of_linear(steps: list[Factors]) -> tuple[Tensor, ...]:

@@ -513,6 +513,13 @@ def by_layer(states: list[CellState]) -> CellState:
     return tuple(torch.stack(parts, 1) for parts in zip(*states, strict=True))
 
 
+def of_layer(state: CellState, number: int) -> CellState:
+    """The state of that layer, each part (N, dim), of those side by side."""
+    if state[0].shape[1] == 1:  # a view in the backward pass too
+        return tuple(part.squeeze(1) for part in state)
+    return tuple(part[:, number] for part in state)
+
+
 class Stack(Layers):
     """Stacked recurrent layers over a whole sequence, or over one step of it.
 

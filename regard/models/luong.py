@@ -31,7 +31,7 @@ from regard.base.exporting import exporting
 from regard.base.fields import check, setting
 from regard.base.shared_steps import linear, steps_share
 from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
-from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack, by_layer
+from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack, by_layer, of_layer
 from regard.layers.scan import apart, scan_steps
 from regard.layers.state import State
 
@@ -168,11 +168,12 @@ class Luong(EncoderDecoder):
         for number, cell in enumerate(self.cells):
             if number:
                 ahead, inputs = None, [(cell.input, self.dropout(after[-1][0]))]
-            after.append(cell(ahead, tuple(part[:, number] for part in state), *inputs))
+            after.append(cell(ahead, of_layer(state, number), *inputs))
         states = after[-1][0][:, None]  # (N, 1, dim)
         attentional, look = self.attentional(states, time.expand(states.shape[0])[:, None], memory)
-        read = look.read.flatten(0, 1) if self.config.fed == "context" else attentional[:, 0]
-        return attentional[:, 0], read, by_layer(after), look
+        attentional = attentional.squeeze(1)  # [:, 0] would fill a tensor with zeros in the backward pass
+        read = look.read.flatten(0, 1) if self.config.fed == "context" else attentional
+        return attentional, read, by_layer(after), look
 
     def decode(self, target: Tensor, memory: Memory, state: CellState) -> tuple[Tensor, list[Look]]:
         """Teacher forcing: target (B, T), already shifted right -> attentional states (B, T, dim) and the looks"""

@@ -51,7 +51,7 @@ def sum_of_tanh(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     lead = queries.shape[:-2]
     shared = sharing_of(keys)
     if shared is not None and _fused(queries) and keys.dim() == 3 and lead == keys.shape[:-2]:
-        kept, (keys, wide) = shared.alias(_of_all_steps, torch.float32, keys, v)
+        kept, (keys, wide) = shared.alias(of_keys_and_v, torch.float32, keys, v)
         of_step: Tensor = _StepOfTanh.apply(kept, queries, keys, wide)
         return of_step.to(v.dtype)
     keys = keys.expand(*lead, *keys.shape[-2:])
@@ -149,8 +149,15 @@ class _StepOfTanh(torch.autograd.Function):
         return None, additive_cuda.backward_of_queries(queries, keys, v, grad), None, None
 
 
-def _of_all_steps(steps: list[Factors]) -> tuple[Tensor, Tensor]:
+def of_keys_and_v(steps: list[Factors]) -> tuple[Tensor, Tensor]:
     """The gradients of keys and v."""
     _, _, keys, v = steps[0]
     queries, grad = joined([step[:2] for step in steps])
     return additive_cuda.backward_of_keys(queries, keys, v, grad)
+
+
+def of_keys_and_v_from_projected(steps: list[Factors]) -> tuple[Tensor, Tensor]:
+    """The same, where the queries are W q, no exponentials yet."""
+    _, _, keys, v = steps[0]
+    queries, grad = joined([step[:2] for step in steps])
+    return additive_cuda.backward_of_keys(additive_cuda.exponentials(queries, LIMIT), keys, v, grad)
