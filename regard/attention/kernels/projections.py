@@ -65,7 +65,7 @@ def real_rows(x: Tensor, mask: Tensor) -> Tensor:
 
 def real_heads(read: Tensor, looks: Tensor) -> Tensor:
     """read (B, H, Q, D), 0 where the mask `looks`, which has as many dimensions, is False."""
-    if read.dim() != 4 or looks.shape != (len(read), 1, 1, 1) or not learns_in_half(read):
+    if not learns_in_half(read) or read.dim() != 4 or looks.shape != (len(read), 1, 1, 1):
         return read.masked_fill(~looks, 0)
     side_by_side = read.transpose(1, 2)  # (B, Q, H, D): so kernels write them, and so the next product reads them
     return real_rows(side_by_side, looks.flatten()).transpose(1, 2)
