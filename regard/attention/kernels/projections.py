@@ -17,6 +17,7 @@ except ImportError:  # no Triton
     projections_cuda = None  # type: ignore[assignment]
 
 Activation = Callable[[Tensor], Tensor]
+FEW = 1 << 19  # weights that are copied in one kernel, which uses a small part of the GPU
 ALIGNED = 8  # features: kernels of attention read as many at once
 
 
@@ -118,8 +119,7 @@ class _Projections(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, count: int, *parameters: Tensor) -> tuple[Tensor, ...]:
         rows = x.reshape(-1, x.shape[-1])
-        weight, bias = (_together(parts, x.dtype) for parts in (parameters[:count], parameters[count:]))
-        assert weight is not None
+        weight, bias = _together(parameters[:count], parameters[count:], x.dtype)
         ctx.save_for_backward(rows, weight)
         ctx.shape = x.shape
         ctx.sizes, ctx.dtypes = [len(part) for part in parameters[:count]], [part.dtype for part in parameters]
@@ -154,8 +154,8 @@ class _Expansion(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, act: Activation, name: str, weight: Tensor, bias: Tensor) -> Tensor:
-        rows, half = x.reshape(-1, x.shape[-1]), weight.to(x.dtype)
-        made = F.linear(rows, half, bias.to(x.dtype))
+        rows, (half, added) = x.reshape(-1, x.shape[-1]), _together([weight], [bias], x.dtype)
+        made = F.linear(rows, half, added)
         out = act(made)
         ctx.save_for_backward(rows, half, out if name == "relu" else made)
         ctx.shape, ctx.name, ctx.dtypes = x.shape, name, (weight.dtype, bias.dtype)
@@ -178,14 +178,22 @@ def _split(x: Tensor | None, sizes: Sequence[int], dtypes: Sequence[torch.dtype]
     return [part.to(dtype) for part, dtype in zip(x.split(list(sizes)), dtypes, strict=True)]
 
 
-def _together(parts: Sequence[Tensor], dtype: torch.dtype) -> Tensor | None:
-    """One below the other, in this dtype; None: there are none."""
-    if len(parts) < 2:
-        return parts[0].to(dtype) if parts else None
-    made = parts[0].new_empty(sum(map(len, parts)), *parts[0].shape[1:], dtype=dtype)
-    for part, place in zip(parts, made.split([len(part) for part in parts]), strict=True):
-        place.copy_(part)
-    return made
+def _together(
+    weights: Sequence[Tensor], biases: Sequence[Tensor], dtype: torch.dtype
+) -> tuple[Tensor, Tensor | None]:
+    """The weights one below the other, and the biases (None: there are none), in this dtype."""
+    first, sizes = weights[0], [len(part) for part in weights]
+    if len(weights) == 1 and first.dtype == dtype:
+        return first, biases[0].to(dtype) if biases else None
+    weight = first.new_empty(sum(sizes), first.shape[1], dtype=dtype)
+    bias = first.new_empty(sum(sizes), dtype=dtype) if biases else None
+    places = [*weight.split(sizes), *(() if bias is None else bias.split(sizes))]
+    if weight.numel() <= FEW:
+        torch._foreach_copy_(places, [*weights, *biases])
+    else:
+        for place, part in zip(places, [*weights, *biases], strict=True):
+            place.copy_(part)
+    return weight, bias
 
 
 def _as_rows(grad: Tensor) -> Tensor:
