@@ -95,7 +95,8 @@ def sum_of_parts(parts: Tensor) -> Tensor:
     """(P, W) -> (W,), both float32 and contiguous"""
     count, width = parts.shape
     out = parts.new_empty(width)
-    _add_parts[(triton.cdiv(width, 16),)](parts, out, count, width, 64, 16, num_warps=4)
+    tall = min(256, triton.next_power_of_2(count))  # many loads at once: there are few programs
+    _add_parts[(triton.cdiv(width, 16),)](parts, out, count, width, tall, 16, num_warps=4)
     return out
 
 
