@@ -32,7 +32,7 @@ def taken_anywhere(monkeypatch: pytest.MonkeyPatch, *modules: Any) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float16, marks=GPU)])
 @pytest.mark.parametrize(
     "size",
     [(1, (1,)), (3, (5, 8)), (70, (65, 64, 130)), (513, (2,)), pytest.param((33_000, (1023, 512)), marks=GPU)],
