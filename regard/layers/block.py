@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from regard.attention import GrowingMemory, Memory, MultiHead, Packing, Question, Score, build_score
 from regard.attention.kernels.fused import HALF
-from regard.attention.kernels.projections import has_hooks, project
+from regard.attention.kernels.projections import expand, has_hooks, project
 from regard.base.dropout import Dropout
 from regard.errors import BadInput
 from regard.layers import add_norm, block_step
@@ -46,6 +46,13 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+# What kernels call them; an activation that is not among these is computed by torch alone.
+KERNEL_NAMES = {
+    act: {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "swish": "silu"}.get(name, name)
+    for name, act in ACTIVATIONS.items()
+}
+
+
 def check_heads(dim: int, heads: int) -> None:
     if dim % heads:
         raise ValueError(f"dim must be a multiple of heads, got dim {dim} and {heads} heads")
@@ -62,8 +69,8 @@ class FeedForward(nn.Module):
         self.act, self.dropout = ACTIVATIONS[activation], Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        (hidden,) = project(x, self.inner)
-        return project(self.dropout(self.act(hidden)), self.outer)[0]
+        hidden = expand(x, self.inner, self.act, KERNEL_NAMES)
+        return project(self.dropout(hidden), self.outer)[0]
 
 
 class Block(nn.Module):

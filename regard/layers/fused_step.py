@@ -16,7 +16,7 @@ from regard.attention.kernels.few import MOST_QUERIES, worth
 from regard.attention.memory import BufferedMemory, Memory
 from regard.attention.record import tracing
 from regard.attention.score import ScaledDot
-from regard.layers.block import ACTIVATIONS, Block
+from regard.layers.block import KERNEL_NAMES, Block
 from regard.layers.positions import Learned, Sinusoidal
 
 try:
@@ -165,8 +165,7 @@ def _has_hooks(part: nn.Module) -> bool:
 
 def activation_of(block: Block) -> str:
     """The name of its activation in the kernels; "": unknown."""
-    name = next((name for name, act in ACTIVATIONS.items() if act is block.feed.act), "")
-    return {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "swish": "silu"}.get(name, name)
+    return KERNEL_NAMES.get(block.feed.act, "")
 
 
 def step(

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from regard.attention.kernels import projections
+from regard.layers.block import ACTIVATIONS, KERNEL_NAMES
 
 INTERPRETED = projections.projections_cuda is not None and os.environ.get("TRITON_INTERPRET") == "1"
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -31,7 +32,7 @@ def taken_anywhere(monkeypatch: pytest.MonkeyPatch, *modules: Any) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float16, marks=GPU)])
 @pytest.mark.parametrize(
     "size",
     [(1, (1,)), (3, (5, 8)), (70, (65, 64, 130)), (513, (2,)), pytest.param((33_000, (1023, 512)), marks=GPU)],
@@ -82,6 +83,27 @@ def test_layers_and_gradients_are_those_of_float64(
         projections.project(x, *layers)[0].sum().backward()
     assert layers[0].weight.grad is None
     assert x.grad is not None
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_an_activation_and_its_slope_are_those_of_float64(
+    name: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken_anywhere(monkeypatch, projections)
+    torch.manual_seed(0)
+    layer = nn.Linear(12, 70).to(device)
+    x = (4 * torch.randn(9, 12, device=device)).to(torch.bfloat16).requires_grad_()
+    with torch.autocast(device, torch.bfloat16):
+        found = projections.expand(x, layer, ACTIVATIONS[name], KERNEL_NAMES)
+        before = projections.project(x, layer)[0].detach().double().requires_grad_()
+    upstream, sides = torch.randn_like(found), [x, *layer.parameters()]
+    exact = ACTIVATIONS[name](before)
+    (slope,) = torch.autograd.grad(exact, before, upstream.double())
+    wanted = slope @ layer.weight.double(), slope.T @ x.double(), slope.sum(0)
+    for one, other in zip((found, *torch.autograd.grad(found, sides, upstream)), (exact, *wanted), strict=True):
+        scale = float(other.detach().abs().max())
+        torch.testing.assert_close(one.double(), other, rtol=0, atol=1e-2 * scale)
 
 
 @pytest.mark.parametrize("device", DEVICES)

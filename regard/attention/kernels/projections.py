@@ -3,7 +3,7 @@ one product, their biases' gradients are added up by kernels, and gradients of w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,8 @@ try:
 except ImportError:  # no Triton
     projections_cuda = None  # type: ignore[assignment]
 
+Activation = Callable[[Tensor], Tensor]
+FEW = 1 << 19  # weights that are copied in one kernel, which uses a small part of the GPU
 ALIGNED = 8  # features: kernels of attention read as many at once
 
 
@@ -37,11 +39,20 @@ def learns_in_half(x: Tensor) -> bool:
 def project(x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
     """layer(x) of each layer."""
     if not (learns_in_half(x) and x.numel() and all(map(_is_plain, layers))):
-        return tuple(layer(x) for layer in layers)
+        return tuple([layer(x) for layer in layers])
     joins = len(layers) > 1 and len({layer.bias is None for layer in layers}) == 1
     if joins and all(layer.out_features % ALIGNED == 0 for layer in layers):
         return _project(x, layers)
     return tuple(made for layer in layers for made in _project(x, [layer]))
+
+
+def expand(x: Tensor, layer: nn.Linear, act: Activation, names: Mapping[Activation, str]) -> Tensor:
+    """act(layer(x)). names: what the kernels call the activations that they have."""
+    usual = learns_in_half(x) and x.numel() and _is_plain(layer) and layer.bias is not None
+    if not (usual and act in names):
+        return act(project(x, layer)[0])
+    made: Tensor = _Expansion.apply(x.to(_dtype_of(x)), act, names[act], layer.weight, layer.bias)
+    return made
 
 
 def real_rows(x: Tensor, mask: Tensor) -> Tensor:
@@ -49,13 +60,13 @@ def real_rows(x: Tensor, mask: Tensor) -> Tensor:
     in half precision comes out so, as the next product reads it."""
     if not (learns_in_half(x) and x.numel() and mask.shape == x.shape[: mask.dim()]):
         return x.masked_fill(~mask.view(*mask.shape, *[1] * (x.dim() - mask.dim())), 0)
-    made: Tensor = _RealRows.apply(x, mask.contiguous(), torch.get_autocast_dtype(x.device.type))
+    made: Tensor = _RealRows.apply(x, mask.contiguous(), _dtype_of(x))
     return made
 
 
 def real_heads(read: Tensor, looks: Tensor) -> Tensor:
     """read (B, H, Q, D), 0 where the mask `looks`, which has as many dimensions, is False."""
-    if read.dim() != 4 or looks.shape != (len(read), 1, 1, 1) or not learns_in_half(read):
+    if not learns_in_half(read) or read.dim() != 4 or looks.shape != (len(read), 1, 1, 1):
         return read.masked_fill(~looks, 0)
     side_by_side = read.transpose(1, 2)  # (B, Q, H, D): so kernels write them, and so the next product reads them
     return real_rows(side_by_side, looks.flatten()).transpose(1, 2)
@@ -81,6 +92,10 @@ def _rows_of(x: Tensor, mask: Tensor, dtype: torch.dtype) -> Tensor:
     return made.view(x.shape)
 
 
+def _dtype_of(x: Tensor) -> torch.dtype:
+    return torch.get_autocast_dtype(x.device.type)
+
+
 def has_hooks(module: nn.Module) -> bool:
     """Whether a call of the module does more than its forward."""
     return bool(
@@ -93,7 +108,7 @@ def _is_plain(layer: nn.Module) -> bool:
 
 
 def _project(x: Tensor, layers: Sequence[nn.Linear]) -> tuple[Tensor, ...]:
-    dtype = torch.get_autocast_dtype(x.device.type)
+    dtype = _dtype_of(x)
     biases = [layer.bias for layer in layers if layer.bias is not None]
     return _Projections.apply(x.to(dtype), len(layers), *(layer.weight for layer in layers), *biases)
 
@@ -104,8 +119,7 @@ class _Projections(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, count: int, *parameters: Tensor) -> tuple[Tensor, ...]:
         rows = x.reshape(-1, x.shape[-1])
-        weight, bias = (_together(parts, x.dtype) for parts in (parameters[:count], parameters[count:]))
-        assert weight is not None
+        weight, bias = _together(parameters[:count], parameters[count:], x.dtype)
         ctx.save_for_backward(rows, weight)
         ctx.shape = x.shape
         ctx.sizes, ctx.dtypes = [len(part) for part in parameters[:count]], [part.dtype for part in parameters]
@@ -122,33 +136,64 @@ class _Projections(torch.autograd.Function):
             rows.new_zeros(len(rows), size) if grad is None else _as_rows(grad)
             for grad, size in zip(grads, ctx.sizes, strict=True)
         )
-        wanted = ctx.needs_input_grad[2:]
-        by_bias: list[Any] = [None] * (len(wanted) - count)
+        wanted, sums = ctx.needs_input_grad[2:], None
         if any(wanted[count:]):
             joined, sums = projections_cuda.joined_sums(sides)
-            by_bias = [
-                part.to(dtype) for part, dtype in zip(sums.split(ctx.sizes), ctx.dtypes[count:], strict=True)
-            ]
         else:
             joined = sides[0] if count == 1 else torch.cat(sides, -1)
-        by_weight: list[Any] = [None] * count
-        if any(wanted[:count]):
-            slope = _product(joined.T, rows)
-            by_weight = [
-                part.to(dtype) for part, dtype in zip(slope.split(ctx.sizes), ctx.dtypes[:count], strict=True)
-            ]
         by_x = (joined @ weight).view(ctx.shape) if ctx.needs_input_grad[0] else None
-        return by_x, None, *by_weight, *by_bias
+        slope = _product(joined.T, rows) if any(wanted[:count]) else None
+        by_weights, by_biases = (
+            _split(x, ctx.sizes, dtypes) for x, dtypes in ((slope, ctx.dtypes[:count]), (sums, ctx.dtypes[count:]))
+        )
+        return by_x, None, *by_weights, *by_biases
 
 
-def _together(parts: Sequence[Tensor], dtype: torch.dtype) -> Tensor | None:
-    """One below the other, in this dtype; None: there are none."""
-    if len(parts) < 2:
-        return parts[0].to(dtype) if parts else None
-    made = parts[0].new_empty(sum(map(len, parts)), *parts[0].shape[1:], dtype=dtype)
-    for part, place in zip(parts, made.split([len(part) for part in parts]), strict=True):
-        place.copy_(part)
-    return made
+class _Expansion(torch.autograd.Function):
+    """act(x W^T + b) of a layer."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, act: Activation, name: str, weight: Tensor, bias: Tensor) -> Tensor:
+        rows, (half, added) = x.reshape(-1, x.shape[-1]), _together([weight], [bias], x.dtype)
+        made = F.linear(rows, half, added)
+        out = act(made)
+        ctx.save_for_backward(rows, half, out if name == "relu" else made)
+        ctx.shape, ctx.name, ctx.dtypes = x.shape, name, (weight.dtype, bias.dtype)
+        return out.view(*x.shape[:-1], -1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        rows, weight, before = ctx.saved_tensors
+        slope, sums = projections_cuda.slopes_before(_as_rows(grad), before, ctx.name)
+        by_x = (slope @ weight).view(ctx.shape) if ctx.needs_input_grad[0] else None
+        by_weight = _product(slope.T, rows).to(ctx.dtypes[0]) if ctx.needs_input_grad[3] else None
+        return by_x, None, None, by_weight, sums.to(ctx.dtypes[1])
+
+
+def _split(x: Tensor | None, sizes: Sequence[int], dtypes: Sequence[torch.dtype]) -> list[Tensor | None]:
+    """The parts of a gradient in these dtypes; None: it is not wanted."""
+    if x is None:
+        return [None] * len(dtypes)
+    return [part.to(dtype) for part, dtype in zip(x.split(list(sizes)), dtypes, strict=True)]
+
+
+def _together(
+    weights: Sequence[Tensor], biases: Sequence[Tensor], dtype: torch.dtype
+) -> tuple[Tensor, Tensor | None]:
+    """The weights one below the other, and the biases (None: there are none), in this dtype."""
+    first, sizes = weights[0], [len(part) for part in weights]
+    if len(weights) == 1 and first.dtype == dtype:
+        return first, biases[0].to(dtype) if biases else None
+    weight = first.new_empty(sum(sizes), first.shape[1], dtype=dtype)
+    bias = first.new_empty(sum(sizes), dtype=dtype) if biases else None
+    places = [*weight.split(sizes), *(() if bias is None else bias.split(sizes))]
+    if weight.numel() <= FEW:
+        torch._foreach_copy_(places, [*weights, *biases])
+    else:
+        for place, part in zip(places, [*weights, *biases], strict=True):
+            place.copy_(part)
+    return weight, bias
 
 
 def _as_rows(grad: Tensor) -> Tensor:
