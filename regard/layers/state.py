@@ -266,6 +266,11 @@ class State:
             for static, leaf in zip(mine, others, strict=True):
                 yield from over_places(static, leaf, width)
 
+    @property
+    def has_buffers(self) -> bool:
+        """Does it hold pasts in buffers?"""
+        return any(isinstance(leaf, BufferedMemory) for leaf in self.leaves[1])
+
     def growing(self, size: int, masked: bool) -> State:
         """A state of `fixed` whose pasts have so many places, as one that grows. masked: some may be hidden."""
         return State(self.memory, growing_tree(self.rows, size, masked), self.width)
