@@ -3,11 +3,11 @@ PYTHON ?= python3
 export PYTHON
 RUN := .venv/bin/python
 INSTALLED := .venv/.installed
-KERNELS := tests/attention/test_additive_cuda.py tests/attention/test_newest_cuda.py \
-    tests/attention/test_projections_cuda.py tests/layers/test_add_norm_cuda.py \
-    tests/attention/test_step_look.py \
-    tests/decode/test_choice_cuda.py tests/decode/test_beams_cuda.py tests/layers/test_fused_step.py \
-    tests/layers/test_loss_cuda.py tests/models/lstmn/test_kernels.py tests/models/ntm/test_sequence.py \
+KERNELS := tests/attention/test_additive_cuda.py tests/attention/test_look_cuda.py tests/attention/test_newest_cuda.py \
+    tests/attention/test_projections_cuda.py tests/attention/test_step_look.py tests/decode/test_choice_cuda.py \
+    tests/decode/test_beams_cuda.py tests/layers/test_add_norm_cuda.py tests/layers/test_cell_cuda.py \
+    tests/layers/test_fused_step.py tests/layers/test_loss_cuda.py tests/layers/test_norm_cuda.py \
+    tests/layers/test_rows_cuda.py tests/models/lstmn/test_kernels.py tests/models/ntm/test_sequence.py \
     tests/models/snail/test_kernels.py tests/models/snail/test_convolution_kernels.py
 
 .DEFAULT_GOAL := help

@@ -215,13 +215,15 @@ def until_half(done: np.ndarray) -> np.ndarray:
 
 def record(model: Generator, static: Beams, place: Tensor, rules: Rules, width: int, steps: int) -> Recording:
     """The graph of so many steps from here on."""
+    grows = static.state.has_buffers
 
     def step() -> Tensor:
         candidates, order, after = advance(model, static, rules, width)
         reorder_tree(static.state.rows, after.state.rows, order, width)
         static_rest, rest = (beams._replace(state=State(beams.state.memory, ())) for beams in (static, after))
         copy_all(zip(static_rest.tensors(), rest.tensors(), strict=True))
-        place.add_(1)
+        if grows:
+            place.add_(1)
         return candidates
 
     def launch() -> Tensor:

@@ -122,7 +122,8 @@ def record(model: protocols.Generator, rows: Rows, count: int, capacity: int) ->
         for _ in range(STEPS):
             outcome, rows = take_step(model, rows)
             history = rows.history[:, rows.history.shape[1] - width :]
-            room.place.add_(1)
+            if capacity:
+                room.place.add_(1)
             outcomes.append(outcome)
             # The graph is for any minimum.
             rows = replace(rows, state=rows.state.moved(), history=history, minimum=static.minimum)

@@ -9,6 +9,11 @@ from torch import Tensor, nn
 from regard.base.exporting import exporting
 from regard.base.shared_batch import rows_of_all
 
+try:
+    from regard.layers import norm_cuda
+except ImportError:  # no Triton: torch's normalisation
+    norm_cuda = None  # type: ignore[assignment]
+
 FOLDED = 8  # a normalisation is folded where it has so many times more outputs than the convolution has weights
 
 
@@ -35,8 +40,23 @@ class Convolution(nn.Module):
                 "batch normalisation cannot learn from one image that has become 1 x 1 pixel: use larger batches "
                 "(data.batch_size) or larger images (model.image_size)"
             )
-        x = self._folded(x) if self._folds(x) else self.norm(self.filter(x))
+        if self._folds(x):
+            x = self._folded(x)
+        else:
+            x = self.filter(x)
+            if norm_cuda is not None and norm_cuda.fits(x, self.norm):
+                return norm_cuda.normalise(x, self.norm, relu=self.relu)[0]
+            x = self.norm(x)
         return F.relu(x, inplace=True) if self.relu else x
+
+    def squeezed(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """As calling it, and the mean of the outcome over all places (B, outside)."""
+        if norm_cuda is not None and norm_cuda.may_run(x):
+            filtered = self.filter(x)
+            if norm_cuda.fits(filtered, self.norm):
+                return norm_cuda.normalise(filtered, self.norm, relu=self.relu, means=True)
+        x = self(x)
+        return x, x.mean((2, 3))
 
     def pooled(self, x: Tensor) -> Tensor:
         """relu(max_pool2d(norm(W * x), 2)), also where `relu` is False."""

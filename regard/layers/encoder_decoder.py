@@ -37,6 +37,15 @@ def build_attend(config: Any, query: int, memory: int) -> Attend:
     return Attend(score, weigh)
 
 
+def first_time(weigh: str, source: Tensor) -> Tensor:
+    """The number of the first step, of each row (B,) where looks depend on it, else a scalar that stays."""
+    return source.new_zeros((len(source),) if weigh == "local-m" else (), dtype=torch.long)
+
+
+def next_time(time: Tensor) -> Tensor:
+    return time + 1 if time.dim() else time
+
+
 class TargetSide(nn.Module):
     """Base class of models that write a text: its embeddings, the output layer, teacher forcing and the loss. What
     the text is written from is up to the subclass, which adds `decode(target, *encoded)`: it returns the states

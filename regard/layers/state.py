@@ -14,6 +14,11 @@ from torch import Tensor
 from regard.attention import BufferedMemory, GrowingMemory, Memory
 from regard.base.short_repr import short_repr
 
+try:
+    from regard.layers import rows_cuda
+except ImportError:  # no Triton
+    rows_cuda = None  # type: ignore[assignment]
+
 SOURCES = 16  # the size of a source's memory is padded to a multiple of this
 
 
@@ -149,14 +154,26 @@ def moved_tree(tree: Any) -> Any:
 def reorder_tree(tree: Any, after: Any, order: Tensor, beams: int) -> None:
     """Overwrite the rows of a tree: row i becomes row order[i] of the tree `after` it, whose buffered memories are
     the same."""
-    if isinstance(tree, BufferedMemory):
-        tree.reorder(order, beams)
-    elif isinstance(tree, Tensor):
-        if tree.dim():
-            torch.index_select(after.clone() if after is tree else after, 0, order, out=tree)
+    pairs: list[tuple[Tensor, Tensor]] = []
+    for static, new in _pairs(tree, after):
+        if isinstance(static, BufferedMemory):
+            static.reorder(order, beams)
+        else:
+            pairs.append((new.clone() if new is static else new, static))
+    if pairs and rows_cuda is not None and all(rows_cuda.fits(*pair) for pair in pairs):
+        rows_cuda.select(order, pairs)
     else:
+        for new, static in pairs:
+            torch.index_select(new, 0, order, out=static)
+
+
+def _pairs(tree: Any, after: Any) -> Iterator[tuple[Any, Any]]:
+    """The tensors with rows and the buffered memories of two trees of the same kind."""
+    if isinstance(tree, BufferedMemory) or (isinstance(tree, Tensor) and tree.dim()):
+        yield tree, after
+    elif not isinstance(tree, Tensor):
         for part, other in zip(_parts(tree), _parts(after), strict=True):
-            reorder_tree(part, other, order, beams)
+            yield from _pairs(part, other)
 
 
 def _parts(tree: Any) -> list[Any]:
@@ -265,6 +282,11 @@ class State:
         for mine, others, width in zip(self.leaves, new.leaves, (1, self.width // new.width), strict=True):
             for static, leaf in zip(mine, others, strict=True):
                 yield from over_places(static, leaf, width)
+
+    @property
+    def has_buffers(self) -> bool:
+        """Does it hold pasts in buffers?"""
+        return any(isinstance(leaf, BufferedMemory) for leaf in self.leaves[1])
 
     def growing(self, size: int, masked: bool) -> State:
         """A state of `fixed` whose pasts have so many places, as one that grows. masked: some may be hidden."""

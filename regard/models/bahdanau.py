@@ -24,7 +24,7 @@ from regard.attention import SCORES, WAYS, Look, Memory, Question, check_score
 from regard.base.exporting import exporting
 from regard.base.fields import check, setting
 from regard.base.shared_steps import steps_share
-from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
+from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied, first_time, next_time
 from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack
 from regard.layers.scan import apart, scan_steps
 from regard.layers.state import State
@@ -152,7 +152,7 @@ class Bahdanau(EncoderDecoder):
         """Read the source (B, S); `step` writes the target."""
         memory, state = self.encode(source, mask)
         upper = () if self.upper is None else self.upper.begin(state[0])
-        return State(memory, (state, upper, torch.zeros(len(source), dtype=torch.long, device=source.device)))
+        return State(memory, (state, upper, first_time(self.config.weigh, source)))
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens (N,) -> logits (N, V) of the next ones"""
@@ -164,4 +164,4 @@ class Bahdanau(EncoderDecoder):
             out, upper = self.upper(hidden[:, None], upper)
             hidden = out[:, 0]
         logits = self.out(self.read_out(hidden, embedded, look.read.flatten(0, 1)))
-        return logits, State(state.memory, (cell, upper, time + 1), state.width)
+        return logits, State(state.memory, (cell, upper, next_time(time)), state.width)

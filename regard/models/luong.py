@@ -30,7 +30,7 @@ from regard.attention import SCORES, WAYS, Look, Memory, Question, check_score
 from regard.base.exporting import exporting
 from regard.base.fields import check, setting
 from regard.base.shared_steps import linear, steps_share
-from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
+from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied, first_time, next_time
 from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack, by_layer, of_layer
 from regard.layers.scan import apart, scan_steps
 from regard.layers.state import State
@@ -207,9 +207,8 @@ class Luong(EncoderDecoder):
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read the source (B, S); `step` writes the target."""
         memory, state = self.encode(source, mask)
-        time = torch.zeros(len(source), dtype=torch.long, device=source.device)
-        fed = self.nothing_fed(state) if self.config.feeding else time  # no row without a tensor
-        return State(memory, (state, fed, time))
+        fed = self.nothing_fed(state) if self.config.feeding else ()
+        return State(memory, (state, fed, first_time(self.config.weigh, source)))
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens (N,) -> logits (N, V) of the next ones"""
@@ -219,5 +218,5 @@ class Luong(EncoderDecoder):
             attentional, fed, cell, _ = self.move(None, fed, cell, state.memory, time, *words)
         else:
             states, cell = self.decoder(self.target_embed(tokens)[:, None], cell)
-            attentional = self.attentional(states, time[:, None], state.memory)[0][:, 0]
-        return self.out(attentional), State(state.memory, (cell, fed, time + 1), state.width)
+            attentional = self.attentional(states, time.expand(len(tokens))[:, None], state.memory)[0][:, 0]
+        return self.out(attentional), State(state.memory, (cell, fed, next_time(time)), state.width)
