@@ -67,6 +67,7 @@ def test_layers_and_gradients_are_those_of_float64(
     parameters = [parameter for layer in layers for parameter in layer.parameters()]
     with torch.autocast(device, torch.bfloat16):
         found = projections.project(x, *layers)
+    torch.ones((), device=device, requires_grad=True).square().backward()  # a thread of CUDA begins with no product
     assert all(type(y.grad_fn).__name__ != "AddmmBackward0" and y.dtype == torch.bfloat16 for y in found)
     upstream = [torch.randn_like(y) for y in found]
     grads = torch.autograd.grad(found, [x, *parameters], upstream, retain_graph=True)

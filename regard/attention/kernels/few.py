@@ -79,7 +79,8 @@ def look_few(
     """query (B, Q, D), keys (B, K, D), values (B, K, V), mask (B, K) -> scores and weights (B, Q, K), and what is
     read (B, Q, V). Scores are products times the scale, or with v (D,) sum_d v_d tanh(query_d + k_d) of keys
     e^{2 k}. A query that may look nowhere reads 0."""
-    return look_cuda.look_few(query, keys, values, mask, v, scale=scale, limit=LIMIT)
+    dtype = query.dtype if v is None else v.dtype
+    return look_cuda.look_few(query, keys, values, mask, v, scale=scale, limit=LIMIT, dtype=dtype)
 
 
 def read_now(

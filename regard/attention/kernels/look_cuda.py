@@ -75,15 +75,16 @@ def look_few(
     *,
     scale: float,
     limit: float,
+    dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """query (B, Q, D), keys (B, K, D), values (B, K, V), mask (B, K) -> scores and weights (B, Q, K), and what is
-    read (B, Q, V). With v (D,) the keys are exponentials, and queries are clamped at the limit."""
+    """query (B, Q, D), keys (B, K, D), values (B, K, V), mask (B, K) -> scores and weights (B, Q, K) in this dtype,
+    and what is read (B, Q, V). With v (D,) the keys are exponentials, and queries are clamped at the limit."""
     (rows, count, dim), (places, width) = query.shape, values.shape[-2:]
     query, keys, values = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, keys, values))
     if mask is not None:
         mask = mask.expand(rows, places)
         mask = mask if mask.stride(-1) == 1 else mask.contiguous()
-    scores = torch.empty(rows, count, places, dtype=query.dtype if v is None else v.dtype, device=query.device)
+    scores = torch.empty(rows, count, places, dtype=dtype, device=query.device)
     weights, read = torch.empty_like(scores), values.new_empty(rows, count, width)
     held = max(16, triton.next_power_of_2(places))
     tile, wide = (min(HELD // held, max(16, triton.next_power_of_2(x))) for x in (dim, width))

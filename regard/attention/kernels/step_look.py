@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.additive import of_keys_and_v_from_projected
+from regard.attention.kernels.additive import LIMIT, of_keys_and_v_from_projected
 from regard.base.shared_steps import Kept, Sharing, of_products, product_dtype
 
 try:
-    from regard.attention.kernels import step_look_cuda
+    from regard.attention.kernels import look_cuda, step_look_cuda
 except ImportError:  # without Triton
-    step_look_cuda = None  # type: ignore[assignment]
+    look_cuda = step_look_cuda = None  # type: ignore[assignment]
 
 MOST_PLACES = 256  # a program holds all of them
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -72,9 +72,11 @@ class _LookOfStep(torch.autograd.Function):
         ctx.of_keys, ctx.of_values, ctx.scale, mask = rest
         mask = None if mask is None else mask.contiguous()
         query, keys, values = query.contiguous(), keys.contiguous(), values.contiguous()
-        sides = (query, keys, values, v[0] if v else None, mask)
-        scores, weights, read = step_look_cuda.look(*sides, ctx.scale)
-        ctx.save_for_backward(*sides, weights)
+        of_tanh = v[0] if v else None
+        scores, weights, read = look_cuda.look_few(
+            query, keys, values, mask, of_tanh, scale=ctx.scale, limit=LIMIT, dtype=torch.float32
+        )
+        ctx.save_for_backward(query, keys, values, of_tanh, mask, weights)
         ctx.set_materialize_grads(False)
         return scores, weights, read
 
@@ -89,7 +91,7 @@ class _LookOfStep(torch.autograd.Function):
         read = values.new_zeros(len(values), 1, values.shape[-1]) if of_read is None else of_read
         read = read if read.stride(-1) == 1 else read.contiguous()
         slopes, for_query = step_look_cuda.slopes(
-            query, keys, values, v, mask, ctx.scale, weights, (read, of_weights, of_scores)
+            query, keys, values, v, mask, ctx.scale, weights, (read, of_weights, of_scores), LIMIT
         )
         if ctx.needs_input_grad[2]:
             ctx.of_values.add(weights, read)
