@@ -161,6 +161,8 @@ def test_the_same_logits_of_large_stacks(sizes: tuple[int, ...], device: str, dt
 @pytest.mark.parametrize(("rows", "dtype"), [pytest.param(1, torch.bfloat16, marks=THOROUGH), (3, torch.float16)])
 @pytest.mark.parametrize("device", DEVICES)
 def test_half_precision(rows: int, dtype: torch.dtype, device: str) -> None:
+    if device == "cpu" and dtype == torch.bfloat16:
+        pytest.skip("the interpreter takes bfloat16 for whole numbers")
     compare((rows, 32, 2, 16, 9), device, dtype)
 
 
