@@ -162,7 +162,7 @@ def test_the_same_logits_of_large_stacks(sizes: tuple[int, ...], device: str, dt
 @pytest.mark.parametrize("device", DEVICES)
 def test_half_precision(rows: int, dtype: torch.dtype, device: str) -> None:
     if device == "cpu" and dtype == torch.bfloat16:
-        pytest.skip("the interpreter takes bfloat16 for whole numbers")
+        pytest.skip("the interpreter has no bfloat16 of its own")
     compare((rows, 32, 2, 16, 9), device, dtype)
 
 
