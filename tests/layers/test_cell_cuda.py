@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+from small_models import WORDS, build, images
 from torch import Tensor, nn
 
+from regard.attention import attend
 from regard.layers import recurrent
 from regard.layers.recurrent import Cell, Encoder, Stack, gated
 from regard.layers.replay import syncing_never
+from regard.models.captioner import ImageCaptioner
 
 INTERPRETED = recurrent.cell_cuda is not None and os.environ.get("TRITON_INTERPRET") == "1"
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -163,3 +166,46 @@ def test_gradients_take_the_plain_way(used: tuple[str, list[Any]]) -> None:
     hidden.sum().backward()
     assert cell.hidden.bias.grad is not None
     assert not calls
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "name", ["luong", "bahdanau", "seq2seq", "rnnlm", "lstmn", "show_and_tell", "show_attend_tell"]
+)
+@GPU
+@torch.no_grad()
+def test_steps_of_models_in_half_precision(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the kernels of cells and looks, with beams that go on from others: as near to float64 as without them."""
+    calls: list[Any] = []
+    step = recurrent.cell_cuda.step
+    monkeypatch.setattr(recurrent.cell_cuda, "step", lambda *given: calls.append(given) or step(*given))
+    model = build(name, size=64).to(dtype)
+    if isinstance(model, ImageCaptioner):
+        source, mask = images(model).to(dtype), torch.ones(4, 1, dtype=torch.bool)
+    else:
+        source, mask = torch.randint(3, WORDS, (4, 6)), torch.arange(6) >= torch.arange(4)[:, None]
+        mask = mask.flip(1) if model.padded_side == "right" else mask
+    found = []
+    for device, precision, kernels in (("cpu", torch.float64, True), ("cuda", dtype, False), ("cuda", dtype, True)):
+        if not kernels:
+            monkeypatch.setattr(recurrent.cell_cuda, "fits", lambda *given: False)
+            monkeypatch.setattr(attend, "has_kernel_for_look", lambda *given: False)
+        elif found:
+            assert not calls
+            monkeypatch.undo()
+            monkeypatch.setattr(recurrent.cell_cuda, "step", lambda *given: calls.append(given) or step(*given))
+        model = model.to(device, precision)
+        inputs = source.to(device, precision if source.is_floating_point() else source.dtype)
+        with syncing_never():
+            state = model.start(inputs, mask.to(device)).spread(3)
+        tokens, logits = torch.arange(12, device=device) % WORDS, []
+        for _ in range(4):
+            now, state = model.step(tokens, state)
+            logits.append(now.double().cpu())
+            order = torch.arange(12, device=device).unflatten(0, (4, 3))[:, [1, 1, 0]].flatten()
+            tokens, state = (tokens + 3) % WORDS, state.reorder(order)
+        found.append(torch.stack(logits))
+    wanted, plain, fused = found
+    slack = 2 * (plain - wanted).abs().max().item() + 0.01 * wanted.abs().max().item()
+    torch.testing.assert_close(fused, wanted, rtol=0, atol=slack)
+    assert calls
