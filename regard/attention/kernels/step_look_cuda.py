@@ -120,8 +120,8 @@ def look(
     """query (N, 1, D), keys (N, K, D), values (N, K, V), mask (N, K), all contiguous; v (D,): of the additive score
     (queries W q, keys exponentials). -> scores and weights (N, 1, K), in float32, and the read (N, 1, V)"""
     (rows, places, dim), width = keys.shape, values.shape[-1]
-    scores, weights = torch.empty((2, rows, 1, places), device=keys.device).unbind()
-    read = values.new_empty(rows, 1, width)
+    scores = keys.new_empty(rows, 1, places, dtype=torch.float32)
+    weights, read = torch.empty_like(scores), values.new_empty(rows, 1, width)
     _look[(rows,)](
         query, keys, values, query if v is None else v, query if mask is None else mask, scores, weights, read,
         scale, places, dim, width,
