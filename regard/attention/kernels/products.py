@@ -37,14 +37,14 @@ def _weighted_sums(weights: Tensor, values: Tensor) -> Tensor:
 def _of_steps(product: Any, x: Tensor, memory: Tensor) -> Tensor:
     """The product; where a recurrence shares the memory, its gradient is one product for all steps."""
     shared = sharing_of(memory)
-    dtypes = {side.dtype if _adds_up(x) else product_dtype(side) for side in (x, memory)}
-    if shared is None or len(dtypes) > 1 or x.shape[:-2] != memory.shape[:-2]:
-        plain: Tensor = product.plain(x, memory)
-        return plain
-    (dtype,) = dtypes
-    kept, (alias,) = shared.alias(of_products, dtype, memory)
-    out: Tensor = product.apply(kept, x.to(dtype), alias)
-    return out
+    if shared is not None and x.shape[:-2] == memory.shape[:-2]:
+        dtype, other = (side.dtype if _adds_up(x) else product_dtype(side) for side in (x, memory))
+        if dtype == other:
+            kept, (alias,) = shared.alias(of_products, dtype, memory)
+            of_step: Tensor = product.apply(kept, x.to(dtype), alias)
+            return of_step
+    plain: Tensor = product.plain(x, memory)
+    return plain
 
 
 class _InnerProducts(torch.autograd.Function):
