@@ -132,6 +132,18 @@ def linear(layer: nn.Linear, x: Tensor) -> Tensor:
     return out if x.dim() == 2 else out.unflatten(0, x.shape[:-1])
 
 
+def product(x: Tensor, weight: Tensor, plus: Tensor | None = None) -> Tensor:
+    """x W^T of x (B, N, in) and W (B, out, in), plus a tensor of its size, for a step of a recurrence."""
+    shared = sharing()
+    dtype = product_dtype(x)
+    if shared is None or dtype != product_dtype(weight):
+        return x @ weight.mT if plus is None else torch.baddbmm(plus, x, weight.mT)
+    kept, (alias,) = shared.alias(of_products, dtype, weight)
+    more = () if plus is None else (plus.to(dtype),)
+    out: Tensor = _Product.apply(kept, x.to(dtype), alias, *more)
+    return out
+
+
 def _is_plain(layer: nn.Linear) -> bool:
     """Whether it is torch's own and nobody watches its calls."""
     hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
@@ -156,6 +168,25 @@ class _Linear(torch.autograd.Function):
         if ctx.needs_input_grad[2]:
             ctx.kept.add(grad, x)
         return None, for_x, None, *bias
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, kept: Kept, x: Tensor, weight: Tensor, *plus: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.kept, ctx.plus = kept, bool(plus)
+        return torch.baddbmm(plus[0], x, weight.mT) if plus else x @ weight.mT
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        plus = (grad,) * ctx.plus
+        for_x = grad @ weight if ctx.needs_input_grad[1] else None
+        if torch.is_grad_enabled():
+            return None, for_x, grad.mT @ x, *plus
+        if ctx.needs_input_grad[2]:
+            ctx.kept.add(grad, x)
+        return None, for_x, None, *plus
 
 
 def of_products(steps: list[Factors]) -> tuple[Tensor, ...]:

@@ -21,6 +21,7 @@ MODELS = [
     *(("bahdanau", variant) for variant in ("plain", "dot soft", "general local-p", "cosine hard", "deep lstm")),
     *(("luong", variant) for variant in ("plain", "deep", "tied", "gru", "scaled_dot local-m")),
     ("luong", "plain, context fed, tied"),
+    ("elmo", "plain"),
     *(("show_attend_tell", variant) for variant in ("plain", "general", "straight through")),
 ]  # fmt: skip
 DEVICES = [

@@ -36,15 +36,15 @@ def _weighted_sums(weights: Tensor, values: Tensor) -> Tensor:
 
 def _of_steps(product: Any, x: Tensor, memory: Tensor) -> Tensor:
     """The product; where a recurrence shares the memory, its gradient is one product for all steps."""
-    out: Tensor
-    if (shared := sharing_of(memory)) is not None and x.shape[:-2] == memory.shape[:-2]:
+    shared = sharing_of(memory)
+    if shared is not None and x.shape[:-2] == memory.shape[:-2]:
         dtype, other = (side.dtype if _adds_up(x) else product_dtype(side) for side in (x, memory))
         if dtype == other:
             kept, (alias,) = shared.alias(of_products, dtype, memory)
-            out = product.apply(kept, x.to(dtype), alias)
-            return out
-    out = product.plain(x, memory)
-    return out
+            of_step: Tensor = product.apply(kept, x.to(dtype), alias)
+            return of_step
+    plain: Tensor = product.plain(x, memory)
+    return plain
 
 
 class _InnerProducts(torch.autograd.Function):

@@ -28,7 +28,7 @@ def has_kernel_for_step(query: Tensor, keys: Tensor, values: Tensor) -> bool:
         and query.is_cuda
         and query.dim() == keys.dim() == 3
         and query.shape[1] == 1
-        and len(query) == len(keys)
+        and 0 < len(query) == len(keys)
         and 0 < keys.shape[1] <= MOST_PLACES
         and {query.dtype, keys.dtype, values.dtype} <= set(DTYPES)
     )

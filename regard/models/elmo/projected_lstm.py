@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.base.dropout import Dropout
 from regard.base.exporting import exporting
+from regard.base.shared_steps import product, steps_share
 from regard.layers.recurrent import without_autocast
 from regard.layers.scan import scan_steps
 
@@ -57,26 +58,26 @@ class ProjectedLSTM(nn.Module):
         size, rows, steps, _ = x.shape
         ahead = torch.baddbmm(bias[:, None], x.transpose(1, 2).flatten(1, 2), into.mT)  # all steps at once
         hidden, cell = (part.to(ahead.dtype) for part in state)
-        between, down = between.mT, down.mT
 
         def move(before: LayerState, now: Tensor) -> LayerState:
             hidden, cell = before
-            i, f, g, o = torch.baddbmm(now, hidden, between).chunk(4, -1)  # (2, N, cell) each
+            i, f, g, o = product(hidden, between, plus=now).chunk(4, -1)  # (2, N, cell) each
             new_cell = _clip(f.sigmoid() * cell + i.sigmoid() * g.tanh(), self.cell_clip)
-            return _clip(torch.bmm(o.sigmoid() * new_cell.tanh(), down), self.projection_clip), new_cell
+            return _clip(product(o.sigmoid() * new_cell.tanh(), down), self.projection_clip), new_cell
 
         ahead = ahead.view(size, steps, rows, -1)
         if exporting() and mask is None:
             (hidden, cell), (out,) = scan_steps(_with_output(move), (hidden, cell), (ahead.transpose(0, 1),))
             return out.movedim(0, 2), (hidden, cell)
         states = []
-        for step, now in enumerate(ahead.unbind(1)):
-            new_hidden, new_cell = move((hidden, cell), now)
-            states.append(new_hidden)
-            if mask is not None:
-                real = mask[:, step, None]
-                new_hidden, new_cell = new_hidden.where(real, hidden), new_cell.where(real, cell)
-            hidden, cell = new_hidden, new_cell
+        with steps_share():
+            for step, now in enumerate(ahead.unbind(1)):
+                new_hidden, new_cell = move((hidden, cell), now)
+                states.append(new_hidden)
+                if mask is not None:
+                    real = mask[:, step, None]
+                    new_hidden, new_cell = new_hidden.where(real, hidden), new_cell.where(real, cell)
+                hidden, cell = new_hidden, new_cell
         return torch.stack(states, 2), (hidden, cell)
 
     def _stacked(self, name: str) -> Tensor:
