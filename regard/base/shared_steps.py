@@ -67,6 +67,7 @@ class Sharing:
     def __init__(self, memory: tuple[Tensor, ...]) -> None:
         self.memory = memory
         self.aliases: dict[Any, tuple[tuple[Tensor, ...], Kept, tuple[Tensor, ...]]] = {}
+        self.layers: dict[Any, tuple[Kept, tuple[Tensor, ...]] | None] = {}  # by layer and dtype; None: not shared
 
     def alias(self, together: Together, dtype: torch.dtype, *tensors: Tensor) -> tuple[Kept, tuple[Tensor, ...]]:
         """The tensors for a step, in this dtype, cast once for all steps; and where the step keeps its factors."""
@@ -120,16 +121,26 @@ def _is_cast(x: Tensor, kind: str) -> bool:
 def linear(layer: nn.Linear, x: Tensor) -> Tensor:
     """layer(x), for a step of a recurrence."""
     shared = sharing()
-    if shared is None or not _is_plain(layer):
+    if shared is None:
         return layer(x)
-    tensors = (layer.weight,) if layer.bias is None else (layer.weight, layer.bias)
     dtype = product_dtype(x)
-    if dtype != product_dtype(layer.weight):
+    if (layer, dtype) not in shared.layers:
+        shared.layers[layer, dtype] = _aliases(shared, layer, dtype)
+    of_layer = shared.layers[layer, dtype]
+    if of_layer is None:
         return layer(x)
-    kept, aliases = shared.alias(of_products if layer.bias is None else _of_linear, dtype, *tensors)
-    rows = x.to(dtype).flatten(0, -2)
-    out: Tensor = _Linear.apply(kept, rows, *aliases)
+    kept, aliases = of_layer
+    out: Tensor = _Linear.apply(kept, x.to(dtype).flatten(0, -2), *aliases)
     return out if x.dim() == 2 else out.unflatten(0, x.shape[:-1])
+
+
+def _aliases(shared: Sharing, layer: nn.Linear, dtype: torch.dtype) -> tuple[Kept, tuple[Tensor, ...]] | None:
+    """Of the weights of a layer; None: it is called as it is."""
+    if not _is_plain(layer) or product_dtype(layer.weight) != dtype:
+        return None
+    if layer.bias is None:
+        return shared.alias(of_products, dtype, layer.weight)
+    return shared.alias(_of_linear, dtype, layer.weight, layer.bias)
 
 
 def product(x: Tensor, weight: Tensor, plus: Tensor | None = None) -> Tensor:
