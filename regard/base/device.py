@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -72,6 +72,12 @@ def on_own_gpu(launch: Callable[P, R]) -> Callable[P, R]:
             return launch(*given, **named)
 
     return run
+
+
+@cache
+def shared_memory(device: torch.device) -> int:
+    """How many bytes of it a program of a kernel may have on this GPU; 0 where that is not known, as on ROCm."""
+    return int(getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 0))
 
 
 def _first_tensor(given: tuple[Any, ...]) -> Tensor:

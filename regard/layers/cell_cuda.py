@@ -12,10 +12,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.base.device import on_own_gpu
+from regard.base.device import on_own_gpu, shared_memory
 from regard.base.with_triton import tl, triton
 
 MOST_INPUTS = 2  # products beside that of the state
+SHARED = 96 * 1024  # bytes that a program needs
 PROGRAMS = 96  # so many at least keep a large GPU busy
 
 
@@ -125,6 +126,7 @@ def fits(kind: str, state: Sequence[Tensor], inputs: Sequence[Tensor], weights: 
         and not torch.is_grad_enabled()
         and not torch.compiler.is_compiling()
         and not torch.is_autocast_enabled("cuda")
+        and shared_memory(hidden.device) >= SHARED
         and hidden.numel() > 0
         and all(x.dtype == hidden.dtype for x in (*given, *weights))
         and all(x.stride(-1) == 1 for x in given)

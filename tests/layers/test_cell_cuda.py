@@ -209,3 +209,13 @@ def test_steps_of_models_in_half_precision(name: str, dtype: torch.dtype, monkey
     slack = 2 * (plain - wanted).abs().max().item() + 0.01 * wanted.abs().max().item()
     torch.testing.assert_close(fused, wanted, rtol=0, atol=slack)
     assert calls
+
+
+@GPU
+@torch.no_grad()
+def test_a_gpu_with_little_shared_memory_takes_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell, state = Cell("gru", 5, 6).half().cuda(), torch.zeros(2, 6).half().cuda()
+    weights = [*cell.hidden.parameters()]
+    assert recurrent.has_kernel("gru", (state,), [], weights)
+    monkeypatch.setattr(recurrent.cell_cuda, "shared_memory", lambda device: 64 * 1024)
+    assert not recurrent.has_kernel("gru", (state,), [], weights)
