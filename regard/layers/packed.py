@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -56,6 +56,14 @@ class PackedLinear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         return self.packed.product(x, self.weight, self.bias)
 
+    def _apply(self, *args: Any, **options: Any) -> Self:
+        """Of `.to(..)`, ...: on another device it is a plain layer again, whose weights kernels read."""
+        super()._apply(*args, **options)
+        if self.weight.device.type != "cpu":
+            self.__class__ = nn.Linear  # type: ignore[assignment]
+            del self.packed
+        return self
+
     def _get_name(self) -> str:
         return "Linear"
 
@@ -74,11 +82,13 @@ def may_pack(x: Tensor, weight: Tensor) -> bool:
 
 
 def pack_products(model: nn.Module) -> int:
-    """Let the large products of a model be packed when they are asked, in place; how many there are."""
+    """Let the large products of a model on the CPU be packed when they are asked, in place; how many there are."""
     if not X86 or not torch.backends.mkl.is_available() or not hasattr(torch.ops.mkl, "_mkl_linear"):
         return 0
     weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
     if hasattr(os, "sysconf") and weights > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // SHARE:
+        return 0
+    if any(weight.device.type != "cpu" for weight in model.parameters()):
         return 0
     count = 0
     for part in model.modules():

@@ -13,8 +13,10 @@ import torch.nn.functional as F
 from small_models import build
 
 import regard
+from regard.attention import BufferedMemory
 from regard.base.tensors import checksum, named_tensors
 from regard.layers import packed
+from regard.layers.fused_step import fits
 from regard.layers.packed import FEW, PackedLinear, pack_products
 from regard.layers.recurrent import Stack
 
@@ -107,6 +109,25 @@ def test_a_model_keeps_its_weights(name: str) -> None:
     assert model.out.packed.weight is not None
     assert checksum(named_tensors(model).items()) == before
     assert sum(part.weight is model.out.weight for part in model.modules() if hasattr(part, "weight")) == tied
+
+
+def test_a_model_elsewhere_is_left_as_it_is() -> None:
+    """Kernels of a GPU read the weights of plain layers."""
+    model = build("gpt2")
+    assert pack_products(model)
+    model.to("meta")
+    assert type(model.blocks[0].feed.inner) is torch.nn.Linear
+    assert not pack_products(model)
+    assert type(model.blocks[0].feed.inner) is torch.nn.Linear
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@torch.no_grad()
+def test_a_run_on_a_gpu_takes_the_fused_step() -> None:
+    run = regard.load("shakespeare", device="cuda")
+    x = torch.zeros(1, run.model.config.dim, device="cuda")
+    pasts = [BufferedMemory(*torch.zeros(2, 1, 1, 4, 16, device="cuda"), x > 0, x) for _ in run.model.blocks]
+    assert fits(run.model.blocks, x, pasts) == ""
 
 
 def test_a_run_that_is_loaded_is_saved_and_loaded_again(tmp_path: Path) -> None:
