@@ -24,7 +24,7 @@ from functools import reduce
 import torch
 from torch import Tensor, nn
 
-from regard.attention.kernels.few import has_kernel_for_few, has_kernel_for_look, look_few, read_few
+from regard.attention.kernels.few import has_kernel_for_few, has_kernel_for_look, look_once, read_few
 from regard.attention.kernels.fused import (
     causal_attention,
     fused_attention,
@@ -253,7 +253,7 @@ class Attend(nn.Module):
         return Look(read, weighed.weights, scores, places, weighed.chosen, weighed.log_probability, weighed.entropy)
 
     def _look_in_one_kernel(self, question: Question, memory: Memory) -> Look | None:
-        """As `_exact`, of few queries on a GPU; None: not here."""
+        """As `_exact`, of one query of each row on a GPU; None: not here."""
         if not self.weigh.fused or not has_kernel_for_look(question.query, memory.keys, memory.values):
             return None
         asked = self.score.asked(question) if self._sees_all(question) else None
@@ -264,7 +264,7 @@ class Attend(nn.Module):
             memory.keys if v is not None else memory.keys.to(query.dtype),
             self.score.scale(query.shape[-1]),
         )
-        scores, weights, read = look_few(query, keys, memory.values, memory.mask, v, scale=scale)
+        scores, weights, read = look_once(query, keys, memory.values, memory.mask, v, scale=scale)
         return Look(read, weights, scores)
 
     def _look_of_step(self, question: Question, memory: Memory) -> Look | None:

@@ -67,7 +67,7 @@ class Score(nn.Module):
         return keys
 
     def asked(self, question: Question) -> tuple[Tensor, Tensor | None] | None:
-        """The query, and v, as `few.look_few` takes them; None: it does not know this score."""
+        """The query, and v, as `few.look_once` takes them; None: it does not know this score."""
         return (self.query(question), None) if self.inner else None
 
     def plain(self, prepared: Tensor) -> Tensor:

@@ -76,8 +76,7 @@ def fits(blocks: Sequence[Any], x: Tensor, pasts: Sequence[Any], sources: Sequen
         return f"it needs a CUDA GPU, and x is on {x.device}"
     if fused_step_cuda is None:
         return "Triton is not installed"
-    properties = torch.cuda.get_device_properties(x.device)
-    if getattr(properties, "shared_memory_per_block_optin", 0) < SHARED:  # not on ROCm
+    if shared_memory(x.device) < SHARED:
         return f"{torch.cuda.get_device_name(x.device)} has too little shared memory"
     return misfit(blocks, x, pasts, sources)
 

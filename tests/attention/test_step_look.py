@@ -139,7 +139,7 @@ def test_models_learn_the_same(name: str, half: bool, device: str, by_kernel: li
 
     found = gradients(False)
     assert by_kernel
-    assert distance(gradients(True), found) < 1e-6
+    assert distance(gradients(True), found) < (1e-5 if half else 1e-6)  # scores in bfloat16 are rounded
     by_kernel.clear()
     with pytest.MonkeyPatch.context() as without:
         without.setattr(attending, "has_kernel_for_step", lambda *sides: False)

@@ -56,7 +56,7 @@ def read_few(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *
 
 
 def has_kernel_for_look(query: Tensor, keys: Tensor, values: Tensor) -> bool:
-    """Whether `look_few` can be called. It has no gradient."""
+    """Whether `look_once` can be called. It has no gradient."""
     return _decoding(query) and can_look(query, keys, values)
 
 
@@ -65,6 +65,7 @@ def can_look(query: Tensor, keys: Tensor, values: Tensor) -> bool:
     return (
         query.dim() == keys.dim() == values.dim() == 3
         and len(query) == len(keys) == len(values)
+        and query.shape[1] == 1  # for several a memory that is read once, by products, is as fast
         and all(x.dtype in DTYPES for x in (query, keys, values))
         and 0 < keys.shape[1] <= MOST_PLACES
         and query.numel() > 0
@@ -73,14 +74,14 @@ def can_look(query: Tensor, keys: Tensor, values: Tensor) -> bool:
     )
 
 
-def look_few(
+def look_once(
     query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, v: Tensor | None, *, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """query (B, Q, D), keys (B, K, D), values (B, K, V), mask (B, K) -> scores and weights (B, Q, K), and what is
-    read (B, Q, V). Scores are products times the scale, or with v (D,) sum_d v_d tanh(query_d + k_d) of keys
+    """query (B, 1, D), keys (B, K, D), values (B, K, V), mask (B, K) -> scores and weights (B, 1, K), and what is
+    read (B, 1, V). Scores are products times the scale, or with v (D,) sum_d v_d tanh(query_d + k_d) of keys
     e^{2 k}. A query that may look nowhere reads 0."""
     dtype = query.dtype if v is None else v.dtype
-    return look_cuda.look_few(query, keys, values, mask, v, scale=scale, limit=LIMIT, dtype=dtype)
+    return look_cuda.look_once(query, keys, values, mask, v, scale=scale, limit=LIMIT, dtype=dtype)
 
 
 def read_now(

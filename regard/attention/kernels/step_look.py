@@ -73,7 +73,7 @@ class _LookOfStep(torch.autograd.Function):
         mask = None if mask is None else mask.contiguous()
         query, keys, values = query.contiguous(), keys.contiguous(), values.contiguous()
         of_tanh = v[0] if v else None
-        scores, weights, read = look_cuda.look_few(
+        scores, weights, read = look_cuda.look_once(
             query, keys, values, mask, of_tanh, scale=ctx.scale, limit=LIMIT, dtype=torch.float32
         )
         ctx.save_for_backward(query, keys, values, of_tanh, mask, weights)
