@@ -16,6 +16,7 @@ from regard.attention.kernels.few import MOST_QUERIES, worth
 from regard.attention.memory import BufferedMemory, Memory
 from regard.attention.record import tracing
 from regard.attention.score import ScaledDot
+from regard.base.device import shared_memory
 from regard.layers.block import KERNEL_NAMES, Block
 from regard.layers.positions import Learned, Sinusoidal
 
