@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 MIB = 1 << 20
 OPENING = ("open", "openat", "openat2", "creat", "execve", "execveat", "connect")  # calls of the system
 SAID = 20_000  # bytes of what it said that are kept
@@ -181,6 +183,7 @@ def _live(work: Callable[[], Any], told: int, said: int, memory: int, folder: Pa
     try:
         os.setsid()
         gc.freeze()  # collections then leave alone what it shares with the process it is forked from
+        torch.set_num_threads(1)  # the other threads of that process are not here, and would be waited for
         nothing = os.open(os.devnull, os.O_RDWR)
         for number, stream in ((0, nothing), (1, nothing), (2, said)):
             os.dup2(stream, number)

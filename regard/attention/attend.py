@@ -260,10 +260,8 @@ class Attend(nn.Module):
         if asked is None:
             return None
         query, v = asked
-        keys, scale = (
-            memory.keys if v is not None else memory.keys.to(query.dtype),
-            self.score.scale(query.shape[-1]),
-        )
+        keys = memory.keys.to(query.dtype) if v is None else memory.keys
+        scale = self.score.scale(query.shape[-1])
         scores, weights, read = look_once(query, keys, memory.values, memory.mask, v, scale=scale)
         return Look(read, weights, scores)
 
