@@ -20,6 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.base.hooks import has_hooks
+
 Factors = tuple[Tensor, ...]
 Together = Callable[[list[Factors]], tuple[Tensor, ...]]  # from the factors of all steps to the gradients
 
@@ -157,9 +159,8 @@ def product(x: Tensor, weight: Tensor, plus: Tensor | None = None) -> Tensor:
 
 def _is_plain(layer: nn.Linear) -> bool:
     """Whether it is torch's own and nobody watches its calls."""
-    hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
     weight = layer.weight if type(layer) is nn.Linear else None
-    return type(weight) in (nn.Parameter, Tensor) and not any(hooks)
+    return type(weight) in (nn.Parameter, Tensor) and not has_hooks(layer)
 
 
 class _Linear(torch.autograd.Function):

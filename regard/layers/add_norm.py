@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from regard.attention.kernels.projections import has_hooks, learns_in_half
+from regard.attention.kernels.projections import learns_in_half
 from regard.attention.record import tracing
+from regard.base.hooks import has_hooks
 
 try:
     from regard.layers import add_norm_cuda

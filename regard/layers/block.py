@@ -17,8 +17,9 @@ from torch.utils.checkpoint import checkpoint
 
 from regard.attention import GrowingMemory, Memory, MultiHead, Packing, Question, Score, build_score
 from regard.attention.kernels.fused import HALF
-from regard.attention.kernels.projections import expand, has_hooks, project
+from regard.attention.kernels.projections import expand, project
 from regard.base.dropout import Dropout
+from regard.base.hooks import has_hooks
 from regard.errors import BadInput
 from regard.layers import add_norm, block_step
 from regard.layers.norm import NORMS, BatchNorm, build_norm

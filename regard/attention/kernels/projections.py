@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from regard.base.hooks import has_hooks
+
 try:
     from regard.attention.kernels import projections_cuda
 except ImportError:  # no Triton
@@ -94,13 +96,6 @@ def _rows_of(x: Tensor, mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _dtype_of(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(x.device.type)
-
-
-def has_hooks(module: nn.Module) -> bool:
-    """Whether a call of the module does more than its forward."""
-    return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    )
 
 
 def _is_plain(layer: nn.Module) -> bool:
